@@ -1,0 +1,2 @@
+//! Entry point: everything is in the library.
+fn main() {}

@@ -1,0 +1,18 @@
+//! The pure core: sample -> observe -> classify -> recommend -> render.
+//!
+//! No clock, file, environment, socket or async runtime; time and randomness are arguments. The nouns are
+//! [`Host`], [`DnsSample`] and [`ObservationWindow`]; the verbs are `observe`, `classify`, `recommend` and `audit`.
+//! `probes` feeds it, `cli` prints what it says.
+
+pub mod classify;
+pub mod host;
+pub mod observe;
+pub mod sample;
+
+pub use classify::{Classification, Needs, ResolutionClass, Trait};
+pub use host::{Host, HostError};
+pub use observe::Observation;
+pub use sample::{
+    Answer, Cname, DnsSample, Malformed, ObservationWindow, Outcome, RecordType, Response, Source, Transport,
+    Vantage,
+};

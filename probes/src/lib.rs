@@ -1,0 +1,2 @@
+//! Everything that touches the network: samples for the classifier, sweeps of many names, and the lab's parts.
+//! Called by the commands in `cli`.

@@ -1,0 +1,2 @@
+//! Entry point of the drain sidecar.
+fn main() {}
