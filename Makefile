@@ -1,13 +1,25 @@
 # The front door: thin lines over cargo and scripts.
-.PHONY: demo test lint bench
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-deps lint bench
+
+help: ## list the targets
+	@grep -hE '^[a-z%-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | sort | expand -t 14
 
 demo: ## classify the demo names against the built-in lab DNS and print their YAML
 	cargo run --quiet --release -p egress-audit -- lab demo
 
-test: ## everything that needs no Go
-	cargo test --workspace
+test: test-deps ## every test, real servers included (installs what they need)
+	cargo build --workspace --bins
+	cargo test --workspace --doc
+	cargo test --workspace --lib --bins --tests
 
-lint:
+test-%: test-deps ## one tier of tests/: test-structure, test-cli, test-dns, ...
+	cargo test -p egress-audit-tests --test $*
+
+test-deps: ## install the servers that the tests run, or say what is missing
+	@scripts/install-test-deps
+
+lint: ## formatting and clippy, as CI runs them
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
 

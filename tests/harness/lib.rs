@@ -1,2 +1,13 @@
 //! What every tier's tests share: starting real servers on loopback ports, waiting with a deadline, running the
-//! built binaries. Tests in, children torn down on drop.
+//! programs of this workspace. Tests call in; whatever was started is torn down on drop.
+
+pub mod binaries;
+pub mod child;
+pub mod dns_server;
+pub mod eventually;
+pub mod ports;
+
+pub use binaries::{egress_audit, find};
+pub use child::Child;
+pub use dns_server::{Daemon, DnsServer, Endpoint};
+pub use eventually::eventually;
