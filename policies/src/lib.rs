@@ -4,14 +4,25 @@
 //! [`Host`], [`DnsSample`] and [`ObservationWindow`]; the verbs are `observe`, `classify`, `recommend` and `audit`.
 //! `probes` feeds it, `cli` prints what it says.
 
+mod citation;
 pub mod classify;
 pub mod host;
+pub mod manifest;
 pub mod observe;
+pub mod platform;
+pub mod recommend;
+pub mod resolution;
 pub mod sample;
 
+pub use citation::{Citation, Reason};
 pub use classify::{Classification, Needs, ResolutionClass, Trait};
 pub use host::{Host, HostError};
 pub use observe::Observation;
+pub use platform::{
+    Behaviour, EnvoyInUse, LookupFamily, Platform, ProxyKind, Version, VersionBasis, VersionError,
+};
+pub use recommend::{Family, Observed, Protocol, Recommendation, Settings, recommend};
+pub use resolution::{ClusterType, Resolution};
 pub use sample::{
     Answer, Cname, DnsSample, Malformed, ObservationWindow, Outcome, RecordType, Response, Source, Transport,
     Vantage,

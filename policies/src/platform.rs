@@ -1,0 +1,216 @@
+//! The proxy that the advice is for. Versions, runtime guards and the kind of proxy come in from flags or from the
+//! cluster; what Envoy does there goes out to `recommend`, `audit` and the lab. One table: [`BEHAVIOURS`].
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+mod behaviour;
+mod version;
+
+pub use behaviour::{BEHAVIOURS, Behaviour, BehaviourRow, NEW_DNS_GUARD};
+pub use version::{Version, VersionError};
+
+use crate::Citation;
+
+/// Where the name is resolved and connected to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ProxyKind {
+    /// Envoy beside the application.
+    Sidecar,
+    /// Envoy as an egress gateway.
+    #[default]
+    Gateway,
+    /// ztunnel, without Envoy.
+    Ambient,
+}
+
+/// Which addresses a proxy asks for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum LookupFamily {
+    /// A only: Istio's choice for pods with an IPv4 address.
+    #[default]
+    V4Only,
+    /// AAAA only: Istio's choice for pods with an IPv6 address alone.
+    V6Only,
+    /// Both, merged into one list: where dual stack is enabled.
+    All,
+}
+
+/// The proxy that the advice is for. Every field has a default; without a version, [`Platform::envoy`] says which
+/// one is assumed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Platform {
+    /// Istio's version, where it is known.
+    pub istio_version: Option<Version>,
+    /// The proxy's own version; wins over the one that follows from Istio's.
+    pub envoy_version: Option<Version>,
+    /// Runtime guards set on the proxy, by full name.
+    pub guards: BTreeMap<String, bool>,
+    /// What resolves the name.
+    pub proxy_kind: ProxyKind,
+    /// Which addresses are asked for.
+    pub lookup_family: LookupFamily,
+    /// `meshConfig.dnsRefreshRate`: used after a failed lookup and for TTL 0 (Istio's default is 60 s).
+    #[serde(rename = "dns_refresh_rate_s", with = "crate::recommend::seconds")]
+    #[schemars(with = "u64")]
+    pub dns_refresh_rate: Duration,
+}
+
+impl Default for Platform {
+    fn default() -> Self {
+        Self {
+            istio_version: None,
+            envoy_version: None,
+            guards: BTreeMap::new(),
+            proxy_kind: ProxyKind::default(),
+            lookup_family: LookupFamily::default(),
+            dns_refresh_rate: Duration::from_secs(60),
+        }
+    }
+}
+
+/// How sure a version is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum VersionBasis {
+    /// The caller named it.
+    Given,
+    /// Follows from Istio's version, as Istio's own pages state.
+    FromIstio,
+    /// Follows from Istio's version, as others' release notes state.
+    FromIstioThirdParty,
+    /// Follows from Istio's version by the pattern of the releases before.
+    FromIstioPattern,
+    /// Nobody named a version: the newest that was measured.
+    Assumed,
+}
+
+/// The Envoy that the advice is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct EnvoyInUse {
+    /// Its version.
+    pub version: Version,
+    /// How sure that is.
+    pub basis: VersionBasis,
+}
+
+/// Envoy's version where nobody names one: the newest that the lab has measured.
+pub const ASSUMED_ENVOY: Version = Version::new(1, 40);
+
+/// Istio's release lines with the Envoy line that they ship.
+pub const ISTIO_ENVOY: &[(Version, Version, VersionBasis)] = &[
+    (Version::new(1, 27), Version::new(1, 35), VersionBasis::FromIstio),
+    (Version::new(1, 28), Version::new(1, 36), VersionBasis::FromIstio),
+    (Version::new(1, 29), Version::new(1, 37), VersionBasis::FromIstio),
+    (Version::new(1, 30), Version::new(1, 38), VersionBasis::FromIstioThirdParty),
+    (Version::new(1, 31), Version::new(1, 39), VersionBasis::FromIstioThirdParty),
+    (Version::new(1, 32), Version::new(1, 40), VersionBasis::FromIstioPattern),
+];
+
+/// Where [`ISTIO_ENVOY`] is written down.
+pub const ISTIO_ENVOY_SOURCE: Citation =
+    Citation::docs("https://istio.io/latest/docs/releases/supported-releases/");
+
+/// Envoy's minor number minus Istio's, the same for every line of the table.
+const MINOR_OFFSET: u16 = 8;
+
+impl Platform {
+    /// The Envoy that the advice is for, and how sure that is.
+    #[must_use]
+    pub fn envoy(&self) -> EnvoyInUse {
+        if let Some(version) = self.envoy_version {
+            return EnvoyInUse { version, basis: VersionBasis::Given };
+        }
+        let Some(istio) = self.istio_version else {
+            return EnvoyInUse { version: ASSUMED_ENVOY, basis: VersionBasis::Assumed };
+        };
+        match ISTIO_ENVOY.iter().find(|(line, ..)| *line == istio.line()) {
+            Some(&(_, version, basis)) => EnvoyInUse { version, basis },
+            None => EnvoyInUse {
+                version: Version::new(1, istio.minor().saturating_add(MINOR_OFFSET)),
+                basis: VersionBasis::FromIstioPattern,
+            },
+        }
+    }
+
+    /// Whether the proxy behaves so: new enough, and the guard not taken back.
+    #[must_use]
+    pub fn behaves(&self, behaviour: Behaviour) -> bool {
+        let row = behaviour.row();
+        match row.guard.and_then(|guard| self.guards.get(guard)) {
+            Some(&set) if !set => false,
+            _ => self.envoy().version >= row.since,
+        }
+    }
+
+    /// Whether Istio is at least that new; `None` where its version is not known.
+    #[must_use]
+    pub fn istio_at_least(&self, version: Version) -> Option<bool> {
+        self.istio_version.map(|istio| istio >= version)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: [Behaviour; 8] = [
+        Behaviour::LogicalFlipRecorded,
+        Behaviour::LogicalFlipDrains,
+        Behaviour::LogicalOrderChurns,
+        Behaviour::LogicalForgetsEjection,
+        Behaviour::EmptyAnswerEmptiesStrict,
+        Behaviour::EjectionLimitBindsFirst,
+        Behaviour::AlwaysEjectOneHostExists,
+        Behaviour::ClusterDnsFieldsDeprecated,
+    ];
+
+    fn envoy(version: &str) -> Platform {
+        Platform { envoy_version: Some(version.parse().unwrap()), ..Platform::default() }
+    }
+
+    #[test]
+    fn every_behaviour_has_exactly_one_row_with_evidence() {
+        assert_eq!(BEHAVIOURS.len(), ALL.len());
+        for behaviour in ALL {
+            assert!(!behaviour.row().evidence.is_empty(), "{behaviour:?}");
+        }
+        assert!(BEHAVIOURS.is_sorted_by_key(|row| row.since));
+    }
+
+    #[test]
+    fn a_logical_flip_drains_from_1_39_unless_the_guard_takes_it_back() {
+        for (version, drains) in [("1.36.4", false), ("1.38.3", false), ("1.39.0", true), ("1.40.0", true)] {
+            assert_eq!(envoy(version).behaves(Behaviour::LogicalFlipDrains), drains, "{version}");
+        }
+        let mut reverted = envoy("1.40.0");
+        reverted.guards.insert(NEW_DNS_GUARD.to_owned(), false);
+        assert!(!reverted.behaves(Behaviour::LogicalFlipDrains));
+        assert!(reverted.behaves(Behaviour::EjectionLimitBindsFirst));
+        let mut early = envoy("1.38.3");
+        early.guards.insert(NEW_DNS_GUARD.to_owned(), true);
+        assert!(!early.behaves(Behaviour::LogicalOrderChurns), "the table speaks of releases, not of trials");
+    }
+
+    #[test]
+    fn the_envoy_follows_from_istio_with_its_grade() {
+        let of = |istio: &str| {
+            Platform { istio_version: Some(istio.parse().unwrap()), ..Platform::default() }.envoy()
+        };
+        assert_eq!(of("1.29.1"), EnvoyInUse { version: Version::new(1, 37), basis: VersionBasis::FromIstio });
+        assert_eq!(of("1.31").version, Version::new(1, 39));
+        assert_eq!(
+            of("1.33"),
+            EnvoyInUse { version: Version::new(1, 41), basis: VersionBasis::FromIstioPattern }
+        );
+        assert_eq!(Platform::default().envoy().basis, VersionBasis::Assumed);
+        assert_eq!(envoy("1.38.3").envoy().basis, VersionBasis::Given);
+    }
+}
