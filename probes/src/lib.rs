@@ -1,2 +1,7 @@
 //! Everything that touches the network: samples for the classifier, sweeps of many names, and the lab's parts.
 //! Called by the commands in `cli`.
+
+pub mod backend;
+pub mod client;
+pub mod envoy;
+pub mod trust;

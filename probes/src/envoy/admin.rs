@@ -1,0 +1,243 @@
+//! Envoy's admin port: counters, gauges, the host list of a cluster and the addresses its listeners got. All read as
+//! JSON over one short connection per question, so that asking never counts as traffic of the experiment.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Empty};
+use hyper::Request;
+use hyper_util::rt::TokioIo;
+use serde::{Deserialize, Serialize};
+use tokio::net::TcpStream;
+
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Why the admin port did not answer.
+#[derive(Debug, thiserror::Error)]
+pub enum AdminError {
+    /// No connection, or one that broke.
+    #[error("the admin port {addr} did not answer {path}: {said}")]
+    Unreachable {
+        /// The admin port.
+        addr: SocketAddr,
+        /// What was asked.
+        path: String,
+        /// What the system or hyper said.
+        said: String,
+    },
+    /// An answer in a shape that this version is not known to give.
+    #[error("the admin port answered {path} in an unknown shape")]
+    Shape {
+        /// What was asked.
+        path: String,
+        /// Where it did not fit.
+        source: serde_json::Error,
+    },
+}
+
+/// A handle on one admin port.
+#[derive(Debug, Clone, Copy)]
+pub struct Admin {
+    addr: SocketAddr,
+}
+
+/// One host as `/clusters` lists it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct ListedHost {
+    /// The address that Envoy shows. LOGICAL_DNS before 1.39 shows the newest answer here even for sockets that
+    /// still go to an older one.
+    #[schemars(with = "String")]
+    pub addr: IpAddr,
+    /// Connections that Envoy attributes to it (`cx_active`).
+    pub active: u64,
+    /// Ejected by outlier detection.
+    pub ejected: bool,
+}
+
+impl Admin {
+    /// The admin port at `addr`.
+    #[must_use]
+    pub const fn new(addr: SocketAddr) -> Self {
+        Self { addr }
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub const fn addr(&self) -> SocketAddr {
+        self.addr
+    }
+
+    /// Every counter and gauge of `cluster`, by its name after `cluster.<name>.`.
+    ///
+    /// # Errors
+    /// No answer, or one of another shape.
+    pub async fn cluster_stats(&self, cluster: &str) -> Result<BTreeMap<String, u64>, AdminError> {
+        // The name holds `|` and dots: matched here and not by the filter's regular expression.
+        let prefix = format!("cluster.{cluster}.");
+        let all = self.stats("^cluster").await?;
+        Ok(all
+            .into_iter()
+            .filter_map(|(name, value)| Some((name.strip_prefix(&prefix)?.to_owned(), value)))
+            .collect())
+    }
+
+    /// Every counter and gauge whose name matches the regular expression `filter` (only unreserved characters).
+    ///
+    /// # Errors
+    /// No answer, or one of another shape.
+    pub async fn stats(&self, filter: &str) -> Result<BTreeMap<String, u64>, AdminError> {
+        #[derive(Deserialize)]
+        struct Stats {
+            stats: Vec<Stat>,
+        }
+        #[derive(Deserialize)]
+        struct Stat {
+            name: Option<String>,
+            value: Option<serde_json::Value>,
+        }
+        let read: Stats = self.json(&format!("/stats?format=json&filter={filter}")).await?;
+        Ok(read.stats.into_iter().filter_map(|stat| Some((stat.name?, stat.value?.as_u64()?))).collect())
+    }
+
+    /// The hosts of `cluster` as `/clusters` lists them; empty when the cluster is unknown.
+    ///
+    /// # Errors
+    /// No answer, or one of another shape.
+    pub async fn hosts(&self, cluster: &str) -> Result<Vec<ListedHost>, AdminError> {
+        let read: wire::Clusters = self.json("/clusters?format=json").await?;
+        let found = read.cluster_statuses.into_iter().find(|status| status.name == cluster);
+        Ok(found
+            .map(|status| status.host_statuses.into_iter().filter_map(wire::Host::listed).collect())
+            .unwrap_or_default())
+    }
+
+    /// The address that each listener is bound to, by listener name.
+    ///
+    /// # Errors
+    /// No answer, or one of another shape.
+    pub async fn listeners(&self) -> Result<BTreeMap<String, SocketAddr>, AdminError> {
+        let read: wire::Listeners = self.json("/listeners?format=json").await?;
+        Ok(read
+            .listener_statuses
+            .into_iter()
+            .filter_map(|status| Some((status.name, status.local_address.socket_addr()?)))
+            .collect())
+    }
+
+    /// `LIVE` once every cluster has had its first DNS answer and the listeners are open.
+    ///
+    /// # Errors
+    /// No answer.
+    pub async fn ready(&self) -> Result<bool, AdminError> {
+        Ok(self.get("/ready").await?.trim() == "LIVE")
+    }
+
+    async fn json<T: serde::de::DeserializeOwned>(&self, path: &str) -> Result<T, AdminError> {
+        let text = self.get(path).await?;
+        serde_json::from_str(&text).map_err(|source| AdminError::Shape { path: path.to_owned(), source })
+    }
+
+    /// The body of the answer to `GET path`, whatever its status.
+    ///
+    /// # Errors
+    /// No answer within five seconds.
+    pub async fn get(&self, path: &str) -> Result<String, AdminError> {
+        let failed = |said: String| AdminError::Unreachable { addr: self.addr, path: path.to_owned(), said };
+        match tokio::time::timeout(PATIENCE, self.exchange(path)).await {
+            Ok(Ok(body)) => Ok(String::from_utf8_lossy(&body).into_owned()),
+            Ok(Err(error)) => Err(failed(error.to_string())),
+            Err(_) => Err(failed(format!("nothing within {PATIENCE:?}"))),
+        }
+    }
+
+    async fn exchange(&self, path: &str) -> Result<Bytes, Box<dyn std::error::Error + Send + Sync>> {
+        let stream = TcpStream::connect(self.addr).await?;
+        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
+        let driver = tokio::spawn(connection);
+        let request = Request::get(path).header("host", "admin").body(Empty::<Bytes>::new())?;
+        let body = sender.send_request(request).await?.into_body().collect().await?.to_bytes();
+        driver.abort();
+        Ok(body)
+    }
+}
+
+/// The parts of the admin port's JSON that are read (protobuf JSON: zero values are left out, u64 are strings).
+mod wire {
+    use super::{Deserialize, IpAddr, ListedHost, SocketAddr};
+
+    #[derive(Deserialize)]
+    pub(super) struct Clusters {
+        #[serde(default)]
+        pub cluster_statuses: Vec<Cluster>,
+    }
+
+    #[derive(Deserialize)]
+    pub(super) struct Cluster {
+        pub name: String,
+        #[serde(default)]
+        pub host_statuses: Vec<Host>,
+    }
+
+    #[derive(Deserialize)]
+    pub(super) struct Host {
+        address: Address,
+        #[serde(default)]
+        stats: Vec<Stat>,
+        #[serde(default)]
+        health_status: Health,
+    }
+
+    #[derive(Deserialize)]
+    struct Stat {
+        name: String,
+        #[serde(default)]
+        value: Option<String>,
+    }
+
+    #[derive(Deserialize, Default)]
+    struct Health {
+        #[serde(default)]
+        failed_outlier_check: bool,
+    }
+
+    #[derive(Deserialize)]
+    pub(super) struct Listeners {
+        #[serde(default)]
+        pub listener_statuses: Vec<Listener>,
+    }
+
+    #[derive(Deserialize)]
+    pub(super) struct Listener {
+        pub name: String,
+        pub local_address: Address,
+    }
+
+    #[derive(Deserialize)]
+    pub(super) struct Address {
+        socket_address: Option<Socket>,
+    }
+
+    #[derive(Deserialize)]
+    struct Socket {
+        address: IpAddr,
+        #[serde(default)]
+        port_value: u16,
+    }
+
+    impl Address {
+        pub(super) fn socket_addr(&self) -> Option<SocketAddr> {
+            self.socket_address.as_ref().map(|socket| SocketAddr::new(socket.address, socket.port_value))
+        }
+    }
+
+    impl Host {
+        pub(super) fn listed(self) -> Option<ListedHost> {
+            let active = self.stats.iter().find(|stat| stat.name == "cx_active");
+            let active = active.and_then(|stat| stat.value.as_ref()?.parse().ok()).unwrap_or(0);
+            let addr = self.address.socket_addr()?.ip();
+            Some(ListedHost { addr, active, ejected: self.health_status.failed_outlier_check })
+        }
+    }
+}

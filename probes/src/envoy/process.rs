@@ -1,0 +1,239 @@
+//! One running Envoy: configuration checked first, ports taken by Envoy itself and asked for afterwards, and killed
+//! whatever becomes of the lab. Its folder (configuration, log, access log) goes with it unless it is saved.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use serde_json::Value;
+use tempfile::TempDir;
+use tokio::process::{Child, ChildStdin, Command};
+use tokio::time::{Instant, sleep, timeout};
+
+use super::admin::{Admin, AdminError};
+use super::bootstrap::LISTENER;
+use super::install::Binary;
+
+/// Runs `"$@"` until it ends or until the pipe on stdin closes, which it does however the lab ends, SIGKILL included.
+/// Only then is the child killed: a process cannot ask its parent's death signal to outlive the parent without
+/// `unsafe`, and macOS has no such signal.
+const WATCHDOG: &str = r#"
+exec 3<&0 </dev/null
+"$@" 3<&- & child=$!
+( exec >/dev/null 2>&1; read -r line <&3; kill -9 "$child" ) & watch=$!
+exec 3<&-
+wait "$child"; code=$?
+kill "$watch" 2>/dev/null
+exit "$code"
+"#;
+
+/// Starting includes the first DNS answer of every cluster; c-ares gives up on a silent server after 5 s per try.
+const START: Duration = Duration::from_secs(30);
+
+/// Why an Envoy is not running.
+#[derive(Debug, thiserror::Error)]
+pub enum EnvoyError {
+    /// A file of the run cannot be written, or the program cannot be started.
+    #[error("{what}")]
+    Io {
+        /// What was being done.
+        what: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// `--mode validate` refused the configuration.
+    #[error("Envoy refuses the configuration: {said}")]
+    Refused {
+        /// Envoy's own words.
+        said: String,
+    },
+    /// It ended by itself.
+    #[error("Envoy ended with {status}: {said}")]
+    Ended {
+        /// `exit code 1`, `signal 11`.
+        status: String,
+        /// The end of its log.
+        said: String,
+    },
+    /// It runs, but not in time.
+    #[error("Envoy was not ready within {} s: {said}", START.as_secs())]
+    NotReady {
+        /// The end of its log.
+        said: String,
+    },
+    /// The admin port.
+    #[error(transparent)]
+    Admin(#[from] AdminError),
+}
+
+impl EnvoyError {
+    /// What to do about it.
+    #[must_use]
+    pub fn hint(&self) -> &'static str {
+        match self {
+            Self::Io { .. } => "check that TMPDIR can be written and has space",
+            Self::Refused { .. } => {
+                "this Envoy is older or newer than the lab knows; try a release from `egress-audit envoy install`"
+            }
+            Self::Ended { .. } | Self::NotReady { .. } => {
+                "the whole log is kept with `--save`; try another release with `--envoy`"
+            }
+            Self::Admin(_) => "Envoy may have crashed or hang; its log is kept with `--save`",
+        }
+    }
+}
+
+/// A running Envoy. Dropping it kills it and removes its folder.
+#[derive(Debug)]
+pub struct Envoy {
+    child: Child,
+    // Held open for the watchdog; closing it is the order to kill.
+    pipe: Option<ChildStdin>,
+    admin: Admin,
+    front: SocketAddr,
+    folder: TempDir,
+}
+
+impl Envoy {
+    /// Validates `config`, starts Envoy on it and waits until it is ready.
+    ///
+    /// # Errors
+    /// A refused configuration, a crash, or 30 s without becoming ready; each with Envoy's own words.
+    pub async fn start(binary: &Binary, config: &Value) -> Result<Self, EnvoyError> {
+        let io = |what| move |source| EnvoyError::Io { what, source };
+        let folder =
+            TempDir::with_prefix("egress-audit-envoy-").map_err(io("the run's folder cannot be made"))?;
+        let file = folder.path().join("envoy.json");
+        std::fs::write(&file, format!("{config:#}")).map_err(io("the configuration cannot be written"))?;
+        validate(binary, &file).await?;
+
+        let log = std::fs::File::create(folder.path().join("envoy.log"))
+            .map_err(io("the log cannot be written"))?;
+        let access = std::fs::File::create(folder.path().join("access.log"))
+            .map_err(io("the log cannot be written"))?;
+        let mut child = Command::new("sh")
+            .args(["-c", WATCHDOG, "egress-audit-watchdog"])
+            .arg(&binary.path)
+            .arg("--config-path")
+            .arg(&file)
+            .arg("--admin-address-path")
+            .arg(folder.path().join("admin"))
+            // One worker: pools and load balancing are per worker, so counts mean what they say.
+            .args(["--concurrency", "1", "--disable-hot-restart", "--log-level", "info"])
+            .stdin(Stdio::piped())
+            .stdout(access)
+            .stderr(log)
+            // Ctrl-C in the terminal is for the lab, which tears down in its own order.
+            .process_group(0)
+            .spawn()
+            .map_err(io("Envoy cannot be started"))?;
+        let pipe = child.stdin.take();
+        let unknown = SocketAddr::from(([127, 0, 0, 1], 0));
+        let mut envoy = Self { child, pipe, admin: Admin::new(unknown), front: unknown, folder };
+        envoy.wait_until_ready().await?;
+        Ok(envoy)
+    }
+
+    /// The admin port.
+    #[must_use]
+    pub const fn admin(&self) -> Admin {
+        self.admin
+    }
+
+    /// Where clients connect.
+    #[must_use]
+    pub const fn front(&self) -> SocketAddr {
+        self.front
+    }
+
+    /// Whether it still runs.
+    ///
+    /// # Errors
+    /// How it ended and what it said last.
+    pub fn check(&mut self) -> Result<(), EnvoyError> {
+        match self.child.try_wait() {
+            Ok(None) => Ok(()),
+            Ok(Some(status)) => {
+                let status = match status.code() {
+                    // The shell's way to say it.
+                    Some(code) if code > 128 => format!("signal {}", code - 128),
+                    Some(code) => format!("exit code {code}"),
+                    None => "its watchdog".to_owned(),
+                };
+                Err(EnvoyError::Ended { status, said: self.last_words() })
+            }
+            Err(source) => Err(EnvoyError::Io { what: "Envoy's state cannot be read", source }),
+        }
+    }
+
+    /// The folder with `envoy.json`, `envoy.log` and `access.log`.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Kills it and waits until it is gone.
+    pub async fn stop(mut self) {
+        self.pipe = None;
+        let _ = timeout(Duration::from_secs(5), self.child.wait()).await;
+    }
+
+    async fn wait_until_ready(&mut self) -> Result<(), EnvoyError> {
+        let deadline = Instant::now() + START;
+        while Instant::now() < deadline {
+            self.check()?;
+            if let Some(addr) = read_admin_address(&self.folder.path().join("admin")) {
+                self.admin = Admin::new(addr);
+                if self.admin.ready().await.unwrap_or(false)
+                    && let Some(front) = self.admin.listeners().await?.get(LISTENER)
+                {
+                    self.front = *front;
+                    return Ok(());
+                }
+            }
+            sleep(Duration::from_millis(20)).await;
+        }
+        Err(EnvoyError::NotReady { said: self.last_words() })
+    }
+
+    /// The end of its log, in one line that is safe to print.
+    fn last_words(&self) -> String {
+        let log = std::fs::read_to_string(self.folder.path().join("envoy.log")).unwrap_or_default();
+        essence(&log)
+    }
+}
+
+/// `--mode validate`: cheap (0.07 s) and the only place where Envoy says what it dislikes in one sentence.
+async fn validate(binary: &Binary, file: &PathBuf) -> Result<(), EnvoyError> {
+    let output = Command::new(&binary.path)
+        .args(["--mode", "validate", "--log-level", "error", "--config-path"])
+        .arg(file)
+        .stdin(Stdio::null())
+        .kill_on_drop(true)
+        .output()
+        .await
+        .map_err(|source| EnvoyError::Io { what: "Envoy cannot be started", source })?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(EnvoyError::Refused { said: essence(&String::from_utf8_lossy(&output.stderr)) })
+}
+
+fn read_admin_address(file: &Path) -> Option<SocketAddr> {
+    std::fs::read_to_string(file).ok()?.trim().parse().ok()
+}
+
+/// The last errors of a log (else its last lines), joined and without control characters.
+fn essence(log: &str) -> String {
+    let loud =
+        |line: &&str| ["[error]", "[critical]", "error", "Error"].iter().any(|word| line.contains(word));
+    let mut lines: Vec<&str> = log.lines().filter(loud).collect();
+    if lines.is_empty() {
+        lines = log.lines().collect();
+    }
+    let tail = lines[lines.len().saturating_sub(3)..].join(" · ");
+    let clean: String = tail.chars().map(|c| if c.is_control() { ' ' } else { c }).take(800).collect();
+    if clean.trim().is_empty() { "it said nothing".to_owned() } else { clean }
+}
