@@ -20,8 +20,11 @@ struct Source {
 }
 
 impl Source {
-    /// The part before the unit tests.
+    /// The part before the unit tests; a file of unit tests has none.
     fn code(&self) -> &str {
+        if self.path.ends_with("/tests.rs") {
+            return "";
+        }
         self.text.split("\n#[cfg(test)]\nmod ").next().unwrap_or_default()
     }
 

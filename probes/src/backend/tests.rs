@@ -1,3 +1,5 @@
+//! Backends over loopback sockets, the dead ones included.
+
 use super::*;
 use crate::client::{Client, Failure};
 use crate::envoy::bootstrap::{HttpVersion, Layer};

@@ -1,3 +1,5 @@
+//! Each bootstrap is checked as JSON, without a proxy.
+
 use super::*;
 
 fn trust() -> Trust {
