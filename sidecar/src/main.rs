@@ -1,2 +1,69 @@
-//! Entry point of the drain sidecar.
-fn main() {}
+//! Entry point of the drain sidecar: picks the subcommand and starts the one thread that runs it.
+
+mod address;
+mod agent;
+mod client;
+mod config;
+mod control;
+mod count;
+mod drain;
+mod engine;
+mod envoy;
+mod log;
+mod metrics;
+mod plan;
+mod preflight;
+mod prestop;
+mod public;
+mod routes;
+mod serve;
+mod state_file;
+mod status;
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::Parser;
+use serde_json::json;
+
+use crate::config::{Cli, Cmd};
+use crate::log::{chain, log};
+
+/// Exit codes: 0 done; 1 a check failed or the pod is not out; 2 the work could not be done.
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return failed("runtime_failed", &error, "are file descriptors exhausted?"),
+    };
+    runtime.block_on(async {
+        match cli.command {
+            Cmd::Serve(args) => match serve::run(*args).await {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(error) => {
+                    failed("serve_failed", &error, "choose another port with --public or --control")
+                }
+            },
+            Cmd::Prestop(args) => prestop::run(&args).await,
+            Cmd::Preflight(args) => preflight::run(&args).await,
+            Cmd::Plan(args) => plan::run(&args).await,
+            Cmd::Install { to } => install(&to),
+        }
+    })
+}
+
+/// Copies the running binary with its mode. Through `/proc`, because the path it was started by may be relative.
+fn install(to: &Path) -> ExitCode {
+    match std::fs::copy("/proc/self/exe", to) {
+        Ok(bytes) => {
+            log("info", "installed", json!({"to": to.display().to_string(), "bytes": bytes}));
+            ExitCode::SUCCESS
+        }
+        Err(error) => failed("install_failed", &error, "is the target folder a mounted, writable volume?"),
+    }
+}
+
+fn failed(event: &str, error: &dyn std::error::Error, hint: &str) -> ExitCode {
+    log("error", event, json!({"error": chain(error), "hint": hint}));
+    ExitCode::from(2)
+}

@@ -1,0 +1,222 @@
+//! The command line and the environment, as the settings the other modules take. The names of the environment
+//! variables are those that existing manifests already set (`HC_ADDR`, `ENVOY_ADMIN`, ...); a flag wins over them.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::address::{Bind, Target};
+use crate::count::Counting;
+use crate::drain::{DrainMode, Millis, Order, Rules, Third, WebSockets};
+use crate::plan::PlanArgs;
+
+/// Takes a pod out from behind an external load balancer without cutting a request.
+#[derive(Debug, Parser)]
+#[command(version, about)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Cmd,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Cmd {
+    /// Run the sidecar.
+    Serve(Box<ServeArgs>),
+    /// Start or join the drain of a running sidecar and wait until the pod is out: the preStop hook.
+    Prestop(ClientArgs),
+    /// Say whether a drain would work: gauges, Envoy's drain settings, load balancer, state file.
+    Preflight(ClientArgs),
+    /// Compute grace period and timeouts from the longest requests and the load balancer's check.
+    Plan(PlanArgs),
+    /// Copy this binary, so that a container without curl can run it as its hook.
+    Install {
+        /// Where to, usually on a volume that both containers mount.
+        to: PathBuf,
+    },
+}
+
+#[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
+pub(crate) struct ServeArgs {
+    /// What the load balancer and the kubelet see.
+    #[arg(long, env = "HC_ADDR", default_value = ":18180")]
+    pub(crate) public: Bind,
+
+    /// What only the pod may ask: an address or `unix:/path`.
+    #[arg(long, env = "HC_CONTROL_ADDR", default_value = "127.0.0.1:18181")]
+    pub(crate) control: Bind,
+
+    /// Serve the control paths on the public port too: anyone who reaches it can then drain the pod.
+    #[arg(long, env = "HC_CONTROL_ON_PUBLIC")]
+    pub(crate) control_on_public: bool,
+
+    /// HAProxy agent-check port.
+    #[arg(long, env = "HC_AGENT_ADDR")]
+    pub(crate) agent: Option<Bind>,
+
+    /// Envoy's admin: `http://host:port` or `unix:/path`.
+    #[arg(long, env = "ENVOY_ADMIN", default_value = "http://127.0.0.1:15000")]
+    pub(crate) admin: Target,
+
+    /// A port Envoy serves clients on. "Envoy is gone" is then believed only if this refuses too.
+    #[arg(long, env = "ENVOY_DATA")]
+    pub(crate) data: Option<SocketAddr>,
+
+    /// Which signals go off in which order.
+    #[arg(long, env = "DRAIN_ORDER", value_enum, default_value_t = Order::Third)]
+    pub(crate) order: Order,
+
+    /// Status of the "no new work" answer: `404` for HAProxy's disable-on-404 or NetScaler's trofsCode, `200` with
+    /// --lb-drain-body for F5's disable string; `auto` gives 404 where the load balancer shows that it understands;
+    /// `off` never.
+    #[arg(long, env = "LB_DRAIN_STATUS", default_value = "auto", value_parser = drain_status)]
+    pub(crate) lb_drain_status: DrainStatus,
+
+    /// Body of the "no new work" answer.
+    #[arg(long, env = "LB_DRAIN_BODY", default_value = "NO NEW WORK")]
+    pub(crate) lb_drain_body: String,
+
+    /// Whether the drain goes on to Envoy's listeners, which Envoy cannot undo.
+    #[arg(long, env = "DRAIN_MODE", value_enum, default_value_t = DrainMode::Listeners)]
+    pub(crate) drain_mode: DrainMode,
+
+    /// Drain only Envoy's inbound listeners.
+    #[arg(long, env = "DRAIN_INBOUND_ONLY")]
+    pub(crate) inbound_only: bool,
+
+    /// Longest wait for zero requests.
+    #[arg(long, env = "DRAIN_TIMEOUT", default_value = "120s", value_parser = duration)]
+    pub(crate) drain_timeout: Duration,
+
+    /// Shortest drain.
+    #[arg(long, env = "MIN_DRAIN", default_value = "0s", value_parser = duration)]
+    pub(crate) min_drain: Duration,
+
+    /// Longest wait for the load balancer to say that it has understood.
+    #[arg(long, env = "LB_BUFFER", default_value = "10s", value_parser = duration)]
+    pub(crate) lb_buffer: Duration,
+
+    /// Slowest poll of Envoy; near zero it is asked more often.
+    #[arg(long, env = "POLL_INTERVAL", default_value = "2s", value_parser = duration)]
+    pub(crate) poll_interval: Duration,
+
+    /// Fastest poll.
+    #[arg(long, env = "FAST_POLL", default_value = "40ms", value_parser = duration)]
+    pub(crate) fast_poll: Duration,
+
+    /// Time limit of one poll.
+    #[arg(long, env = "STATS_TIMEOUT", default_value = "1s", value_parser = duration)]
+    pub(crate) stats_timeout: Duration,
+
+    /// Readings of zero in a row that are believed.
+    #[arg(long, env = "ZERO_SAMPLES", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) zero_samples: u32,
+
+    /// So many requests count as zero.
+    #[arg(long, env = "MIN_ACTIVE", default_value_t = 0)]
+    pub(crate) min_active: u64,
+
+    /// HTTP stat prefixes that do not count.
+    #[arg(long, env = "EXCLUDE_HTTP", value_delimiter = ',', default_value = "stats,agent")]
+    pub(crate) exclude_http: Vec<String>,
+
+    /// Listeners (`0.0.0.0_9000`) whose TCP sessions do not count.
+    #[arg(long, env = "EXCLUDE_LISTENERS", value_delimiter = ',')]
+    pub(crate) exclude_listeners: Vec<String>,
+
+    /// WebSockets: `wait`, `ignore`, or a time after which they are let go.
+    #[arg(long, env = "WS_POLICY", default_value = "wait", value_parser = websockets)]
+    pub(crate) ws_policy: WebSockets,
+
+    /// Do not wait for raw TCP sessions.
+    #[arg(long, env = "IGNORE_TCP")]
+    pub(crate) ignore_tcp: bool,
+
+    /// Where the drain's state is kept across a restart of this container.
+    #[arg(long, env = "STATE_FILE")]
+    pub(crate) state_file: Option<PathBuf>,
+
+    /// Start a drain on SIGTERM: for pods whose proxy container has no preStop hook.
+    #[arg(long, env = "DRAIN_ON_SIGTERM")]
+    pub(crate) drain_on_sigterm: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ClientArgs {
+    /// The sidecar's control listener: `http://host:port` or `unix:/path`.
+    #[arg(long, env = "HC_URL", default_value = "http://127.0.0.1:18181")]
+    pub(crate) url: Target,
+}
+
+/// `--lb-drain-status`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct DrainStatus {
+    pub(crate) third: Third,
+    pub(crate) code: u16,
+}
+
+impl ServeArgs {
+    pub(crate) fn rules(&self) -> Rules {
+        Rules {
+            order: self.order,
+            third: self.lb_drain_status.third,
+            mode: self.drain_mode,
+            drain_timeout: millis(self.drain_timeout),
+            lb_buffer: millis(self.lb_buffer),
+            min_drain: millis(self.min_drain),
+            zero_samples: self.zero_samples,
+            min_active: self.min_active,
+            websockets: self.ws_policy,
+            drain_on_sigterm: self.drain_on_sigterm,
+        }
+    }
+
+    pub(crate) fn counting(&self) -> Counting {
+        Counting {
+            exclude_http: self.exclude_http.clone(),
+            exclude_listeners: self.exclude_listeners.clone(),
+            tcp: !self.ignore_tcp,
+        }
+    }
+}
+
+/// Whole milliseconds.
+pub(crate) fn millis(duration: Duration) -> Millis {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// `120` (seconds), `120s`, `2m`, `1500ms`, `0.5s`.
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+    let number = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let seconds = match &text[number.len()..] {
+        "" | "s" => 1.0,
+        "ms" => 0.001,
+        "m" => 60.0,
+        "h" => 3600.0,
+        unit => return Err(format!("unit `{unit}` is not one of ms, s, m, h")),
+    };
+    let number: f64 =
+        number.parse().map_err(|_| format!("`{text}` is not a time such as 120, 2m or 500ms"))?;
+    Duration::try_from_secs_f64(number * seconds).map_err(|_| format!("`{text}` is out of range"))
+}
+
+fn websockets(text: &str) -> Result<WebSockets, String> {
+    match text {
+        "wait" => Ok(WebSockets::Wait),
+        "ignore" => Ok(WebSockets::Ignore),
+        time => duration(time).map(|limit| WebSockets::Until(millis(limit))),
+    }
+}
+
+fn drain_status(text: &str) -> Result<DrainStatus, String> {
+    match text {
+        "auto" => Ok(DrainStatus { third: Third::SelfChecked, code: 404 }),
+        "off" => Ok(DrainStatus { third: Third::Off, code: 404 }),
+        code => match code.parse() {
+            Ok(code @ 200..=599) if code != 304 => Ok(DrainStatus { third: Third::Always, code }),
+            _ => Err("expected `auto`, `off` or a status from 200 to 599".to_owned()),
+        },
+    }
+}

@@ -1,0 +1,149 @@
+//! What moves a drain on by itself: readings of Envoy, the acknowledgements of load balancers, and time. Runs at the
+//! end of every step, so a change is acted on by the event that brought it.
+
+use super::{Drain, DrainMode, Effect, Millis, Order, Rules, State, Third};
+use crate::count::Reading;
+
+/// Refused connections in a row, after at least one success, that mean the Envoy process is gone.
+const GONE_AFTER: u32 = 3;
+
+/// How long a SIGTERM that finds OPEN waits for the hook of the same termination, which may come a moment later.
+const SIGTERM_GRACE: Millis = 2_000;
+
+/// An Envoy that started this much later than what the state file says is another Envoy.
+const CLOCK_SLACK: Millis = 2_000;
+
+impl Drain {
+    pub(super) fn read(&mut self, reading: Reading, rules: &Rules, now: Millis, effects: &mut Vec<Effect>) {
+        match reading {
+            Reading::Known(active) => {
+                if !self.warm {
+                    self.warm = true;
+                    effects.push(Effect::Note("envoy_contact", String::new()));
+                    effects.push(Effect::Persist);
+                }
+                let age = self.started.map_or(0, |started| now.saturating_sub(started));
+                let zero = rules.waited_for(&active, age) <= rules.min_active;
+                let counts = self.state == State::Draining && self.settled.is_some();
+                self.zero_run = if zero && counts { self.zero_run + 1 } else { 0 };
+                if let (Some(at_zero), State::Closing) = (self.total_at_zero, self.state) {
+                    self.late_requests += active.requests_total.saturating_sub(at_zero);
+                    self.total_at_zero = Some(active.requests_total);
+                }
+                (self.gone_run, self.unknown) = (0, None);
+                self.reading = Some((active, now));
+            }
+            Reading::Unknown(why) => {
+                if self.unknown != Some(why) {
+                    effects.push(Effect::Note("stats_unknown", why.to_owned()));
+                }
+                (self.zero_run, self.unknown) = (0, Some(why));
+                self.gone_run = if why == Reading::REFUSED { self.gone_run + 1 } else { 0 };
+            }
+        }
+    }
+
+    /// A state file outlives the Envoy it speaks of when the whole pod is restarted in place: then the pod is new.
+    pub(super) fn envoy_started(&mut self, at: Millis, now: Millis, effects: &mut Vec<Effect>) {
+        if self.listeners_drained.is_some_and(|drained| at > drained + CLOCK_SLACK) {
+            (self.listeners_drained, self.listeners_asked) = (None, None);
+            effects.push(Effect::Persist);
+        }
+        if std::mem::take(&mut self.resumed) && self.state != State::Open && at > self.since + CLOCK_SLACK {
+            self.reopen("envoy_is_newer_than_the_drain", now, effects);
+        }
+    }
+
+    pub(super) fn progress(&mut self, rules: &Rules, now: Millis, effects: &mut Vec<Effect>) {
+        if self.resumed && self.gone_run >= GONE_AFTER && self.state != State::Open {
+            (self.resumed, self.warm) = (false, false);
+            self.reopen("no_envoy_at_start", now, effects);
+        }
+        if self.state == State::Open {
+            self.on_sigterm(rules, now, effects);
+        }
+        if self.state == State::Draining {
+            self.drain_on(rules, now, effects);
+        }
+        if self.state == State::Closing {
+            self.close_on(rules, now, effects);
+        }
+        if self.sigterm.is_some() && matches!(self.state, State::Closed | State::Fault) {
+            effects.push(Effect::Exit);
+        }
+    }
+
+    fn on_sigterm(&mut self, rules: &Rules, now: Millis, effects: &mut Vec<Effect>) {
+        match self.sigterm {
+            Some(_) if rules.drain_on_sigterm => self.begin("sigterm", now, effects),
+            Some(at) if now >= at + SIGTERM_GRACE => effects.push(Effect::Exit),
+            _ => {}
+        }
+    }
+
+    fn drain_on(&mut self, rules: &Rules, now: Millis, effects: &mut Vec<Effect>) {
+        let Some(started) = self.started else { return };
+        if rules.order == Order::Naive {
+            return self.flip("naive_order", rules, now, effects);
+        }
+        if self.settled.is_none() {
+            self.settle(started, rules, now, effects);
+        }
+        if self.settled.is_some() && self.listeners_asked.is_none() && rules.mode == DrainMode::Listeners {
+            self.listeners_asked = Some(now);
+            effects.push(Effect::DrainListeners);
+        }
+        if self.warm && self.gone_run >= GONE_AFTER {
+            return self.flip("envoy_gone", rules, now, effects);
+        }
+        if self.zero_run >= rules.zero_samples && now >= started + rules.min_drain {
+            return self.flip("zero", rules, now, effects);
+        }
+        if now >= started + rules.drain_timeout {
+            self.forced = true;
+            self.flip("max_drain", rules, now, effects);
+        }
+    }
+
+    /// "No new work" holds once every load balancer that probes has said so, or its time is up. The other orders
+    /// never say it, so there is nothing to wait for.
+    fn settle(&mut self, started: Millis, rules: &Rules, now: Millis, effects: &mut Vec<Effect>) {
+        let agent = self.agent_asked.is_some_and(|asked| asked >= started);
+        let unspoken = rules.order != Order::Third || !(self.lb.any_offer(rules, now) || agent);
+        let acked = !unspoken && self.lb.all_drained(now);
+        // Nobody probing at all: a load balancer with a long interval may still send, so its time is waited out.
+        let silent =
+            rules.order == Order::Third && rules.third != Third::Off && self.lb.silent(now) && !agent;
+        let waited = now >= started + rules.lb_buffer;
+        if acked {
+            self.nolb_acked = Some(now);
+            effects.push(Effect::Note("lb_acknowledged", "no_new_work".to_owned()));
+        } else if !waited && (!unspoken || silent) {
+            return;
+        } else if waited && rules.order == Order::Third {
+            effects.push(Effect::Note("lb_not_acknowledged", "no_new_work".to_owned()));
+        }
+        self.settled = Some(now);
+        effects.push(Effect::Persist);
+    }
+
+    pub(super) fn flip(&mut self, reason: &str, rules: &Rules, now: Millis, effects: &mut Vec<Effect>) {
+        self.flipped = Some(now);
+        let fresh = self.reading.as_ref().filter(|_| self.unknown.is_none());
+        self.remaining = fresh.map(|(active, _)| active.total());
+        self.total_at_zero = fresh.map(|(active, _)| active.requests_total);
+        self.advance(State::Closing, reason, now, effects);
+        self.close_on(rules, now, effects);
+    }
+
+    fn close_on(&mut self, rules: &Rules, now: Millis, effects: &mut Vec<Effect>) {
+        let Some(flipped) = self.flipped else { return };
+        if self.lb.all_down(now) {
+            self.down_acked = Some(now);
+            effects.push(Effect::Note("lb_acknowledged", "down".to_owned()));
+            self.advance(State::Closed, "lb_acknowledged", now, effects);
+        } else if now >= flipped + rules.lb_buffer {
+            self.advance(State::Closed, "lb_buffer", now, effects);
+        }
+    }
+}
