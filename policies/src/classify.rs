@@ -5,7 +5,86 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Host, RecordType};
+use crate::policy::Policy;
+use crate::{Host, Observation, RecordType};
+
+mod needs;
+pub(crate) mod sequential;
+mod traits;
+mod words;
+
+use sequential::{Test, Verdict};
+
+/// The verdict on what was observed. Total: any observation has a class.
+#[must_use]
+pub fn classify(observation: &Observation, policy: &Policy) -> Classification {
+    let mut test = Test::default();
+    for draw in &observation.draws {
+        test.push(draw);
+    }
+    let started_at = observation.started_at.as_millisecond();
+    let ttl = observation.ttl.map_or(0, |ttl| ttl.strict_s);
+    let verdict = test.verdict(policy, ttl, started_at);
+    let class = class(observation, policy, &verdict);
+    let (decided, confidence) = match class {
+        ResolutionClass::Unresolvable => unresolvable(observation, policy),
+        _ => (verdict.decided, verdict.confidence),
+    };
+    let traits = traits::traits(observation, class);
+    Classification {
+        host: observation.host.clone(),
+        record_type: observation.record_type,
+        class,
+        confidence,
+        decided,
+        reasons: words::reasons(observation, policy, class, &traits, &verdict),
+        needs: (!decided).then(|| needs::needs(observation, policy, &test, &verdict, ttl)),
+        blind_spots: words::blind_spots(observation, class),
+        traits,
+    }
+}
+
+/// Marks a name whose A and AAAA verdicts both found addresses. Each is classified by itself.
+pub fn mark_dual_stack(a: &mut Classification, aaaa: &mut Classification) {
+    let resolves = |c: &Classification| c.class != ResolutionClass::Unresolvable;
+    if resolves(a) && resolves(aaaa) {
+        for verdict in [a, aaaa] {
+            if let Err(place) = verdict.traits.binary_search(&Trait::DualStack) {
+                verdict.traits.insert(place, Trait::DualStack);
+            }
+        }
+    }
+}
+
+fn class(observation: &Observation, policy: &Policy, verdict: &Verdict) -> ResolutionClass {
+    if observation.draws.is_empty() {
+        return match observation.queries {
+            0 => ResolutionClass::InsufficientData,
+            _ => ResolutionClass::Unresolvable,
+        };
+    }
+    if observation.draws.len() < 2 || verdict.confidence < policy.test.min_confidence {
+        return ResolutionClass::InsufficientData;
+    }
+    match (verdict.rotating, observation.answer_size.median) {
+        (true, _) => ResolutionClass::RotatingPool,
+        (false, ..=1) => ResolutionClass::SingleVip,
+        (false, _) => ResolutionClass::FixedMultiIp,
+    }
+}
+
+/// A name that every source denies is certain; one that nobody answered for is not.
+fn unresolvable(observation: &Observation, policy: &Policy) -> (bool, f64) {
+    let denied = observation
+        .outcomes
+        .iter()
+        .filter(|o| matches!(o.outcome.as_str(), "nx_domain" | "no_data"))
+        .map(|o| o.count)
+        .sum::<usize>();
+    let enough = observation.queries >= policy.sampling.give_up as usize;
+    let confidence = if denied > 0 { 0.95 } else { 0.6 };
+    (enough, if enough { confidence } else { confidence / 2.0 })
+}
 
 /// How a name answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]

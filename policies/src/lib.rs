@@ -9,18 +9,22 @@ pub mod classify;
 pub mod host;
 pub mod manifest;
 pub mod observe;
+pub mod plan;
 pub mod platform;
+pub mod policy;
 pub mod recommend;
 pub mod resolution;
 pub mod sample;
 
 pub use citation::{Citation, Reason};
-pub use classify::{Classification, Needs, ResolutionClass, Trait};
+pub use classify::{Classification, Needs, ResolutionClass, Trait, classify};
 pub use host::{Host, HostError};
-pub use observe::Observation;
+pub use observe::{Observation, observe};
+pub use plan::{Limits, Plan, Step, StopReason, Window};
 pub use platform::{
     Behaviour, EnvoyInUse, LookupFamily, Platform, ProxyKind, Version, VersionBasis, VersionError,
 };
+pub use policy::Policy;
 pub use recommend::{Family, Observed, Protocol, Recommendation, Settings, recommend};
 pub use resolution::{ClusterType, Resolution};
 pub use sample::{

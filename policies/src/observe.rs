@@ -8,7 +8,26 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Host, RecordType, Vantage};
+use crate::{Host, ObservationWindow, RecordType, Vantage};
+
+mod entry;
+mod observer;
+pub(crate) mod pool;
+mod summary;
+
+pub use observer::{Observer, SourceState};
+pub(crate) use summary::overlap;
+
+/// The facts of a window. The same as pushing its samples into an [`Observer`] one by one.
+#[must_use]
+pub fn observe(window: &ObservationWindow) -> Observation {
+    let mut observer =
+        Observer::new(window.host.clone(), window.record_type, &window.sources, window.started_at);
+    for sample in &window.samples {
+        observer.push(sample);
+    }
+    observer.observation(window.ended_at)
+}
 
 /// What a window shows.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -28,6 +47,8 @@ pub struct Observation {
     pub queries: usize,
     /// Lookups by outcome, in the order of first appearance; the name is [`Outcome`](crate::Outcome)'s in snake case.
     pub outcomes: Vec<OutcomeCount>,
+    /// Replies that were truncated (TC), whether or not TCP then gave the answer.
+    pub truncated: usize,
     /// Independent draws: one per query at an authority, one per cache entry at a resolver.
     pub draws: Vec<Draw>,
     /// Every address seen, the most frequent first.
@@ -38,6 +59,8 @@ pub struct Observation {
     pub distinct_sets: usize,
     /// Successive draws of one source whose sets differ.
     pub set_changes: usize,
+    /// Those of them that one authority gave within a second: both answers were valid at the same time.
+    pub simultaneous_changes: usize,
     /// Successive replies with the same set in another wire order.
     pub order_changes: usize,
     /// Set changes that look like operations (fail-over, scaling, replacement), not like draws.
@@ -76,6 +99,10 @@ pub struct Draw {
     pub at: Timestamp,
     /// Index into the window's sources.
     pub source: usize,
+    /// It came out of a cache, where it stays until it expires; otherwise the next query draws anew.
+    pub cached: bool,
+    /// The address that came first on the wire.
+    pub first: IpAddr,
     /// Distinct addresses, sorted.
     pub set: Vec<IpAddr>,
 }
@@ -165,4 +192,6 @@ pub struct SourceSeen {
     pub draws: usize,
     /// Distinct addresses that it gave.
     pub addresses: usize,
+    /// Answers with nothing but unroutable addresses, left out of the draws because others answer otherwise.
+    pub sinkholes: usize,
 }

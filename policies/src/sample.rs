@@ -197,6 +197,26 @@ impl ObservationWindow {
     }
 }
 
+impl Outcome {
+    /// The outcome in snake case, as it is spelled in a saved window.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Answered { .. } => "answered",
+            Self::NoData => "no_data",
+            Self::NxDomain => "nx_domain",
+            Self::ServFail => "serv_fail",
+            Self::Refused => "refused",
+            Self::OtherRcode(_) => "other_rcode",
+            Self::Lame => "lame",
+            Self::Truncated => "truncated",
+            Self::Timeout => "timeout",
+            Self::Unreachable => "unreachable",
+            Self::Malformed(_) => "malformed",
+        }
+    }
+}
+
 impl RecordType {
     /// Both, in the order in which they are reported.
     pub const BOTH: [Self; 2] = [Self::A, Self::Aaaa];

@@ -55,6 +55,7 @@ impl Seen {
             ended_at: Timestamp::UNIX_EPOCH,
             queries: sets.len(),
             outcomes: Vec::new(),
+            truncated: 0,
             addresses: union
                 .iter()
                 .map(|addr| AddressSeen { addr: *addr, draws: 1, presence: 0.5, first: 0.5 })
@@ -66,6 +67,7 @@ impl Seen {
             },
             distinct_sets: sets.iter().collect::<BTreeSet<_>>().len(),
             set_changes: sets.windows(2).filter(|pair| pair[0] != pair[1]).count(),
+            simultaneous_changes: 0,
             order_changes: self.order_changes,
             flips: Vec::new(),
             ttl: (!sets.is_empty()).then_some(TtlSeen {
@@ -95,9 +97,13 @@ impl Seen {
                 answered: sets.len(),
                 draws: sets.len(),
                 addresses: union.len(),
+                sinkholes: 0,
             }],
             cname_chains: Vec::new(),
-            draws: sets.into_iter().map(|set| Draw { at: Timestamp::UNIX_EPOCH, source: 0, set }).collect(),
+            draws: sets
+                .into_iter()
+                .map(|set| Draw { at: Timestamp::UNIX_EPOCH, source: 0, cached: false, first: set[0], set })
+                .collect(),
         }
     }
 

@@ -1,0 +1,177 @@
+//! The [`Observation`] out of an [`Observer`]'s record: presence, changes, pool size, disagreement. Pure arithmetic
+//! over the draws.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::net::IpAddr;
+
+use jiff::Timestamp;
+
+use super::pool::{self, Series, ratio, real};
+use super::{AddressSeen, Draw, Flip, Observation, Observer, Span};
+
+/// Flips that are listed one by one.
+const LISTED_FLIPS: usize = 100;
+/// Answers of one authority this close are valid at the same time, milliseconds.
+const SIMULTANEOUS_MS: i64 = 1000;
+
+pub(super) fn summarise(observer: &Observer, ended_at: Timestamp) -> Observation {
+    let draws = observer.draws();
+    let presence = presence(draws);
+    let changes = changes(draws);
+    let once = presence.iter().filter(|a| a.draws == 1).count();
+    let twice = presence.iter().filter(|a| a.draws == 2).count();
+    let incidences = draws.iter().map(|d| d.set.len()).sum();
+    Observation {
+        host: observer.host.clone(),
+        record_type: observer.record_type,
+        started_at: observer.started_at,
+        ended_at,
+        queries: observer.queries,
+        outcomes: observer.outcomes.clone(),
+        truncated: observer.truncated,
+        answer_size: sizes(draws),
+        distinct_sets: draws.iter().map(|d| &d.set).collect::<HashSet<_>>().len(),
+        set_changes: changes.all,
+        simultaneous_changes: changes.simultaneous,
+        order_changes: observer.order_changes,
+        flips: changes.flips,
+        ttl: observer.ttl(),
+        mean_overlap: changes.mean_overlap,
+        resolvers_disagree: disagree(draws),
+        pool: pool::estimate(&series(draws), incidences, once, twice),
+        sources: observer
+            .sources
+            .iter()
+            .map(|state| {
+                let own = || draws.iter().filter(|d| d.source == state.seen.source);
+                let addresses = own().flat_map(|d| &d.set).collect::<HashSet<_>>().len();
+                super::SourceSeen { draws: own().count(), addresses, ..state.seen.clone() }
+            })
+            .collect(),
+        cname_chains: chains(observer),
+        addresses: presence,
+        draws: draws.to_vec(),
+    }
+}
+
+fn presence(draws: &[Draw]) -> Vec<AddressSeen> {
+    let mut counts: HashMap<IpAddr, (usize, usize)> = HashMap::new();
+    for draw in draws {
+        for addr in &draw.set {
+            let (held, first) = counts.entry(*addr).or_default();
+            *held += 1;
+            *first += usize::from(*addr == draw.first);
+        }
+    }
+    let seen = |(addr, (held, first)): (IpAddr, (usize, usize))| AddressSeen {
+        addr,
+        draws: held,
+        presence: ratio(held, draws.len()),
+        first: ratio(first, draws.len()),
+    };
+    let mut addresses: Vec<_> = counts.into_iter().map(seen).collect();
+    addresses.sort_unstable_by(|a, b| b.draws.cmp(&a.draws).then(a.addr.cmp(&b.addr)));
+    addresses
+}
+
+fn sizes(draws: &[Draw]) -> Span {
+    let mut sizes: Vec<usize> = draws.iter().map(|d| d.set.len()).collect();
+    sizes.sort_unstable();
+    match sizes[..] {
+        [] => Span::default(),
+        [min, ..] => Span { min, median: sizes[(sizes.len() - 1) / 2], max: sizes[sizes.len() - 1] },
+    }
+}
+
+/// The likelihood of the pool takes every draw as it comes.
+fn series(draws: &[Draw]) -> Series {
+    let mut series = Series::default();
+    let mut seen: HashSet<IpAddr> = HashSet::new();
+    for draw in draws {
+        let new = draw.set.iter().filter(|addr| seen.insert(**addr)).count();
+        series.draw(0, draw.set.len(), new);
+    }
+    series
+}
+
+#[derive(Default)]
+struct Changes {
+    all: usize,
+    simultaneous: usize,
+    mean_overlap: f64,
+    flips: Vec<Flip>,
+}
+
+/// Compares each draw with the one before it from the same source. A change counts as a flip if the sets that it
+/// separates stood for two draws or share half of their addresses, and the source never gave two answers at once.
+fn changes(draws: &[Draw]) -> Changes {
+    let mut changes = Changes::default();
+    let (mut pairs, mut shared) = (0, 0);
+    let sources: BTreeSet<usize> = draws.iter().map(|d| d.source).collect();
+    for source in sources {
+        let own: Vec<&Draw> = draws.iter().filter(|d| d.source == source).collect();
+        let mut flips = Vec::new();
+        let mut at_once = 0;
+        for (i, pair) in own.windows(2).enumerate() {
+            let [before, after] = pair else { continue };
+            let common = overlap(&before.set, &after.set);
+            pairs += 1;
+            shared += common;
+            if before.set == after.set {
+                continue;
+            }
+            changes.all += 1;
+            let gap = after.at.as_millisecond() - before.at.as_millisecond();
+            at_once += usize::from(!before.cached && !after.cached && gap <= SIMULTANEOUS_MS);
+            let stood =
+                |a: Option<&&Draw>, b: Option<&&Draw>| matches!((a, b), (Some(a), Some(b)) if a.set == b.set);
+            let stable = stood(i.checked_sub(1).and_then(|p| own.get(p)), own.get(i))
+                || stood(own.get(i + 1), own.get(i + 2));
+            let union = before.set.len() + after.set.len() - common;
+            if stable || 2 * common >= union {
+                flips.push(Flip { at: after.at, from: before.set.clone(), to: after.set.clone() });
+            }
+        }
+        changes.simultaneous += at_once;
+        if at_once == 0 {
+            changes.flips.append(&mut flips);
+        }
+    }
+    changes.flips.sort_by_key(|f| f.at);
+    changes.flips.truncate(LISTED_FLIPS);
+    changes.mean_overlap = real(shared) / real(pairs.max(1));
+    changes
+}
+
+/// Addresses that two sorted sets share.
+pub(crate) fn overlap(a: &[IpAddr], b: &[IpAddr]) -> usize {
+    let (mut i, mut j, mut common) = (0, 0, 0);
+    while let (Some(x), Some(y)) = (a.get(i), b.get(j)) {
+        match x.cmp(y) {
+            std::cmp::Ordering::Less => i += 1,
+            std::cmp::Ordering::Greater => j += 1,
+            std::cmp::Ordering::Equal => (i, j, common) = (i + 1, j + 1, common + 1),
+        }
+    }
+    common
+}
+
+/// Two sources with two draws each never shared an address.
+fn disagree(draws: &[Draw]) -> bool {
+    let mut by_source: HashMap<usize, (usize, HashSet<IpAddr>)> = HashMap::new();
+    for draw in draws {
+        let (count, addresses) = by_source.entry(draw.source).or_default();
+        *count += 1;
+        addresses.extend(&draw.set);
+    }
+    let known: Vec<_> = by_source.values().filter(|(count, _)| *count > 1).map(|(_, a)| a).collect();
+    known.iter().enumerate().any(|(i, a)| known[i + 1..].iter().any(|b| a.is_disjoint(b)))
+}
+
+fn chains(observer: &Observer) -> Vec<String> {
+    let mut chains: Vec<_> = observer.chains.iter().filter(|(chain, _)| !chain.is_empty()).collect();
+    chains.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    let text =
+        |chain: &[crate::Cname]| chain.iter().map(|c| c.target.as_str()).collect::<Vec<_>>().join(" -> ");
+    chains.iter().map(|(chain, _)| text(chain)).collect()
+}
