@@ -102,7 +102,13 @@ impl Seen {
             cname_chains: Vec::new(),
             draws: sets
                 .into_iter()
-                .map(|set| Draw { at: Timestamp::UNIX_EPOCH, source: 0, cached: false, first: set[0], set })
+                .map(|set| Draw {
+                    at: Timestamp::UNIX_EPOCH,
+                    source: 0,
+                    cached: false,
+                    first: set.first().copied().unwrap_or(IpAddr::from([0, 0, 0, 0])),
+                    set,
+                })
                 .collect(),
         }
     }
