@@ -4,4 +4,8 @@
 pub mod backend;
 pub mod client;
 pub mod envoy;
+pub mod evidence;
+pub mod experiments;
+pub mod lab;
+pub mod runner;
 pub mod trust;

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore, ServerConfig, version};
@@ -100,10 +100,14 @@ struct Made {
 fn make(host: &str) -> Result<Made, rcgen::Error> {
     let mut params = CertificateParams::new(Vec::new())?;
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    // A leaf whose subject equals its issuer counts as self-signed in BoringSSL: each needs a name of its own.
+    params.distinguished_name.push(DnType::CommonName, "egress-audit lab CA");
     let ca = CertifiedIssuer::self_signed(params, KeyPair::generate()?)?;
     let leaf = |name: &str| {
         let key = KeyPair::generate()?;
-        let certificate = CertificateParams::new(vec![name.to_owned()])?.signed_by(&key, &ca)?;
+        let mut params = CertificateParams::new(vec![name.to_owned()])?;
+        params.distinguished_name.push(DnType::CommonName, name);
+        let certificate = params.signed_by(&key, &ca)?;
         Ok::<_, rcgen::Error>((certificate, key))
     };
     Ok(Made { server: leaf(host)?, mesh: leaf("egress-gateway.lab")?, ca })

@@ -8,6 +8,8 @@ mod listener;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::EnvoyVersion;
@@ -18,7 +20,8 @@ pub use cluster::{DnsCluster, Outlier};
 pub const LISTENER: &str = "front";
 
 /// What Envoy does with a DNS answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
 pub enum Discovery {
     /// `resolution: DNS`: the answer is the host list.
     Strict,
@@ -27,16 +30,19 @@ pub enum Discovery {
 }
 
 /// How deep Envoy looks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 pub enum Layer {
     /// The client speaks TLS; Envoy reads the SNI and passes bytes (`protocol: TLS`).
+    #[serde(rename = "l4")]
     Passthrough,
     /// The client speaks plain HTTP; Envoy routes requests and originates TLS (`protocol: HTTP` + DestinationRule).
+    #[serde(rename = "l7")]
     Http,
 }
 
 /// The HTTP version towards the backend.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
 pub enum HttpVersion {
     /// HTTP/1.1.
     H1,

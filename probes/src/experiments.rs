@@ -1,0 +1,92 @@
+//! The catalogue: what can be run on a bench, as rows of one table. Each file has the same parts in the same order:
+//! the question, `EXPERIMENT`, `run` (measures, holds no opinion), `Measured`, `judge` (pure). Every experiment has
+//! controls, which must come out the other way. Called by `runner` and `lab list`.
+
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use policies::platform::{Behaviour, NEW_DNS_GUARD, Platform};
+
+use crate::envoy::bootstrap::{Discovery, HttpVersion, Layer};
+use crate::evidence::{Cell, Evidence};
+use crate::lab::{Bench, Plan};
+
+mod flip_record;
+mod in_flight_flip;
+mod keepalive_pinning;
+
+/// All of them, those of the guide's appendix first and in its order.
+pub const CATALOG: &[Experiment] =
+    &[in_flight_flip::EXPERIMENT, keepalive_pinning::EXPERIMENT, flip_record::EXPERIMENT];
+
+/// One experiment.
+pub struct Experiment {
+    /// What it is called on the command line.
+    pub id: &'static str,
+    /// Its section in the guide's appendix.
+    pub appendix: Option<char>,
+    /// What it asks.
+    pub question: &'static str,
+    /// Where it can run.
+    pub axes: Axes,
+    /// Runs that must come out the other way.
+    pub controls: &'static [Control],
+    /// What it wants on the bench.
+    pub plan: fn(&Cell, Duration) -> Plan,
+    /// Runs and judges it.
+    pub conduct: fn(Bench) -> BoxFuture<'static, Evidence>,
+}
+
+/// The values that make a difference to an experiment.
+#[derive(Debug)]
+pub struct Axes {
+    /// Resolutions.
+    pub resolutions: &'static [Discovery],
+    /// Paths.
+    pub paths: &'static [Layer],
+    /// HTTP versions.
+    pub http: &'static [HttpVersion],
+    /// The experiment's own axis; empty when it has none.
+    pub variants: &'static [&'static str],
+}
+
+/// One way to make the verdict come out the other way.
+#[derive(Debug)]
+pub struct Control {
+    /// What it is called.
+    pub name: &'static str,
+    /// What is changed, and what must then be seen.
+    pub what: &'static str,
+    /// The cells in which it can be seen.
+    pub applies: fn(&Cell) -> bool,
+}
+
+pub(crate) const BOTH_RESOLUTIONS: &[Discovery] = &[Discovery::Strict, Discovery::Logical];
+pub(crate) const BOTH_PATHS: &[Layer] = &[Layer::Passthrough, Layer::Http];
+pub(crate) const BOTH_HTTP: &[HttpVersion] = &[HttpVersion::H1, HttpVersion::H2];
+pub(crate) const H1: &[HttpVersion] = &[HttpVersion::H1];
+
+/// The experiment of that id.
+#[must_use]
+pub fn find(id: &str) -> Option<&'static Experiment> {
+    CATALOG.iter().find(|experiment| experiment.id == id)
+}
+
+/// Whether this cell's Envoy is known to do so.
+fn behaves(cell: &Cell, behaviour: Behaviour) -> bool {
+    let mut platform = Platform { envoy_version: cell.envoy.to_string().parse().ok(), ..Platform::default() };
+    if cell.old_dns {
+        platform.guards.insert(NEW_DNS_GUARD.to_owned(), false);
+    }
+    platform.behaves(behaviour)
+}
+
+/// Whether `membership_change` is known to count a flip here.
+fn flip_is_recorded(cell: &Cell) -> bool {
+    cell.resolution == Discovery::Strict || behaves(cell, Behaviour::LogicalFlipRecorded)
+}
+
+/// Whether a flip is known to close idle pooled connections here.
+fn flip_drains(cell: &Cell) -> bool {
+    cell.resolution == Discovery::Strict || behaves(cell, Behaviour::LogicalFlipDrains)
+}

@@ -1,0 +1,177 @@
+//! Many cells side by side: experiments, versions and axes come in, evidence goes out as each cell ends. Called by
+//! `lab run` and `lab matrix`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+
+use crate::envoy::Binary;
+use crate::envoy::bootstrap::{Discovery, HttpVersion, Layer};
+use crate::evidence::{Cell, Evidence, Topology};
+use crate::experiments::{Control, Experiment};
+use crate::lab::{Bench, inconclusive};
+
+/// Starting is what costs CPU; a cell that runs mostly waits.
+const STARTS_AT_ONCE: usize = 4;
+
+/// Which cells to run. An empty list means: all values that the experiment has.
+#[derive(Debug, Clone)]
+pub struct Selection {
+    /// Resolutions.
+    pub resolutions: Vec<Discovery>,
+    /// Paths.
+    pub paths: Vec<Layer>,
+    /// HTTP versions.
+    pub http: Vec<HttpVersion>,
+    /// Topologies; not empty.
+    pub topologies: Vec<Topology>,
+    /// Whether controls run too.
+    pub controls: bool,
+    /// Also run with the DNS implementation of 1.38 where that can be chosen.
+    pub old_dns: bool,
+}
+
+/// One cell to run.
+pub struct Job {
+    /// What runs.
+    pub experiment: &'static Experiment,
+    /// Where.
+    pub cell: Cell,
+    /// With which Envoy.
+    pub binary: Binary,
+}
+
+/// What happens during a run.
+pub enum Progress<'a> {
+    /// A cell began.
+    Started(&'a Experiment, &'a Cell),
+    /// A cell ended.
+    Finished(&'a Evidence),
+}
+
+/// The cells of a selection. Controls run once per path where they apply: with the first resolution, HTTP version
+/// and variant that they apply to.
+#[must_use]
+pub fn jobs(experiments: &[&'static Experiment], binaries: &[Binary], selection: &Selection) -> Vec<Job> {
+    let mut jobs = Vec::new();
+    for &experiment in experiments {
+        for binary in binaries {
+            let guards: &[bool] =
+                if selection.old_dns && binary.version.unified_dns() { &[false, true] } else { &[false] };
+            for &old_dns in guards {
+                let cells = cells(experiment, binary, old_dns, selection);
+                let controls = if selection.controls { controls(experiment, &cells) } else { Vec::new() };
+                let job = |cell| Job { experiment, cell, binary: binary.clone() };
+                jobs.extend(cells.into_iter().chain(controls).map(job));
+            }
+        }
+    }
+    jobs
+}
+
+fn cells(experiment: &Experiment, binary: &Binary, old_dns: bool, selection: &Selection) -> Vec<Cell> {
+    let axes = &experiment.axes;
+    let variants: Vec<Option<&str>> =
+        if axes.variants.is_empty() { vec![None] } else { axes.variants.iter().copied().map(Some).collect() };
+    let mut cells = Vec::new();
+    for &topology in &selection.topologies {
+        for &path in wanted(axes.paths, &selection.paths) {
+            for &http in wanted(axes.http, &selection.http) {
+                for &resolution in wanted(axes.resolutions, &selection.resolutions) {
+                    for variant in &variants {
+                        let variant = variant.map(str::to_owned);
+                        cells.push(Cell {
+                            envoy: binary.version,
+                            old_dns,
+                            topology,
+                            path,
+                            http,
+                            resolution,
+                            variant,
+                            control: None,
+                        });
+                    }
+                }
+            }
+        }
+    }
+    cells
+}
+
+/// The values of an axis that were asked for.
+fn wanted<'a, T: PartialEq + 'a>(axis: &'a [T], asked: &'a [T]) -> impl Iterator<Item = &'a T> + 'a {
+    axis.iter().filter(move |value| asked.is_empty() || asked.contains(value))
+}
+
+fn controls(experiment: &Experiment, cells: &[Cell]) -> Vec<Cell> {
+    let mut chosen: Vec<Cell> = Vec::new();
+    for Control { name, applies, .. } in experiment.controls {
+        for cell in cells.iter().filter(|cell| applies(cell)) {
+            let control = Cell { control: Some((*name).to_owned()), ..cell.clone() };
+            let same = |other: &Cell| {
+                (&other.control, other.path, other.topology)
+                    == (&control.control, control.path, control.topology)
+            };
+            if !chosen.iter().any(same) {
+                chosen.push(control);
+            }
+        }
+    }
+    chosen
+}
+
+/// Runs the jobs side by side, at most `at_once`, and tells `progress` about each. A cell that fails is
+/// inconclusive; the others go on. Dropping the future tears everything down.
+pub async fn run(
+    jobs: Vec<Job>,
+    stream: Duration,
+    at_once: usize,
+    mut progress: impl FnMut(Progress<'_>),
+) -> Vec<Evidence> {
+    let (slots, starts) =
+        (Arc::new(Semaphore::new(at_once.max(1))), Arc::new(Semaphore::new(STARTS_AT_ONCE)));
+    let (started, mut starting) = tokio::sync::mpsc::unbounded_channel();
+    let mut running = JoinSet::new();
+    for (order, job) in jobs.into_iter().enumerate() {
+        let (slots, starts, started) = (Arc::clone(&slots), Arc::clone(&starts), started.clone());
+        running.spawn(async move {
+            // Neither semaphore is ever closed.
+            let _slot = slots.acquire().await;
+            let _ = started.send((job.experiment, job.cell.clone()));
+            (order, run_one(job, stream, &starts).await)
+        });
+    }
+    drop(started);
+    let mut done: Vec<(usize, Evidence)> = Vec::new();
+    loop {
+        tokio::select! {
+            biased;
+            Some((experiment, cell)) = starting.recv() => progress(Progress::Started(experiment, &cell)),
+            next = running.join_next() => match next {
+                Some(Ok((order, evidence))) => {
+                    progress(Progress::Finished(&evidence));
+                    done.push((order, evidence));
+                }
+                // A panic in a cell is a fault of the lab: no evidence of it is better than a made-up one.
+                Some(Err(error)) => tracing::error!(%error, "a cell ended without evidence"),
+                None => break,
+            },
+        }
+    }
+    done.sort_by_key(|(order, _)| *order);
+    done.into_iter().map(|(_, evidence)| evidence).collect()
+}
+
+async fn run_one(job: Job, stream: Duration, starts: &Semaphore) -> Evidence {
+    let Job { experiment, cell, binary } = job;
+    let bench = {
+        let _start = starts.acquire().await;
+        Bench::start(experiment, cell.clone(), stream, &binary).await
+    };
+    match bench {
+        Ok(bench) => (experiment.conduct)(bench).await,
+        Err(error) => inconclusive(experiment, cell, &error),
+    }
+}
