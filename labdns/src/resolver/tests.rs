@@ -1,3 +1,5 @@
+//! The caching resolvers, on a zone whose draws differ from query to query.
+
 use std::collections::BTreeSet;
 use std::time::Duration;
 

@@ -1,3 +1,5 @@
+//! What a scenario file may say, and how it is told what it may not.
+
 use super::*;
 
 fn error(yaml: &str) -> ScenarioError {

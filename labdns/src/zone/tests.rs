@@ -1,3 +1,5 @@
+//! The zone: every behaviour, fault and step, with time as an argument.
+
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
