@@ -16,7 +16,7 @@ use hyper_util::server::conn::auto;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
 use crate::trust::{Trust, TrustError};
@@ -218,7 +218,7 @@ impl Backends {
     pub async fn refuse(&mut self, index: usize) -> Result<(), BackendError> {
         let addr = self.all[index].addr;
         self.all[index].vacate().await;
-        let held = Refusing::hold(addr).map_err(|source| BackendError::Socket {
+        let held = retried(|| Refusing::hold(addr)).await.map_err(|source| BackendError::Socket {
             addr,
             what: "hold its port",
             source,
@@ -349,6 +349,20 @@ async fn bind_all(addrs: &[IpAddr]) -> Result<Vec<(TcpListener, SocketAddr)>, Ba
     }
     let (first, end) = (addrs[0], addrs[addrs.len() - 1]);
     Err(BackendError::NoPort { first, last: end, source: last })
+}
+
+/// A process that is being started (an Envoy of another cell) holds copies of all sockets between fork and exec, so an
+/// address that was closed just now can stay taken for a moment.
+async fn retried<T>(mut bind: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    let until = Instant::now() + Duration::from_secs(2);
+    loop {
+        match bind() {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && Instant::now() < until => {
+                sleep(Duration::from_millis(5)).await;
+            }
+            other => return other,
+        }
+    }
 }
 
 /// The system picks a port on the first address; the others must have it too.

@@ -121,6 +121,12 @@ impl Client {
         Ok(Self { front, host: host.to_owned(), http, tls, start, connect_timeout: Duration::from_secs(3) })
     }
 
+    /// The same client with another time for TCP and TLS together.
+    #[must_use]
+    pub fn with_connect_timeout(self, connect_timeout: Duration) -> Self {
+        Self { connect_timeout, ..self }
+    }
+
     /// Opens a connection.
     ///
     /// # Errors

@@ -11,13 +11,26 @@ use crate::envoy::bootstrap::{Discovery, HttpVersion, Layer};
 use crate::evidence::{Cell, Evidence};
 use crate::lab::{Bench, Plan};
 
+mod dead_ip;
+mod drain_switch;
+mod ejection_memory;
 mod flip_record;
 mod in_flight_flip;
 mod keepalive_pinning;
+mod long_stream;
+mod multi_a_spread;
 
 /// All of them, those of the guide's appendix first and in its order.
-pub const CATALOG: &[Experiment] =
-    &[in_flight_flip::EXPERIMENT, keepalive_pinning::EXPERIMENT, flip_record::EXPERIMENT];
+pub const CATALOG: &[Experiment] = &[
+    in_flight_flip::EXPERIMENT,
+    keepalive_pinning::EXPERIMENT,
+    multi_a_spread::EXPERIMENT,
+    dead_ip::EXPERIMENT,
+    flip_record::EXPERIMENT,
+    ejection_memory::EXPERIMENT,
+    drain_switch::EXPERIMENT,
+    long_stream::EXPERIMENT,
+];
 
 /// One experiment.
 pub struct Experiment {
@@ -48,6 +61,8 @@ pub struct Axes {
     pub http: &'static [HttpVersion],
     /// The experiment's own axis; empty when it has none.
     pub variants: &'static [&'static str],
+    /// Combinations that exist.
+    pub fits: fn(&Cell) -> bool,
 }
 
 /// One way to make the verdict come out the other way.

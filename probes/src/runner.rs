@@ -97,6 +97,7 @@ fn cells(experiment: &Experiment, binary: &Binary, old_dns: bool, selection: &Se
             }
         }
     }
+    cells.retain(axes.fits);
     cells
 }
 

@@ -71,3 +71,18 @@ async fn pinning_and_record_differ_by_version_as_known() {
     let all = run(&["keepalive-pinning", "flip-record"], &[OLD, NEW], &everything()).await.unwrap();
     assert_as_known(&all);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn addresses_are_spread_and_dead_ones_ejected_as_known() {
+    assert_as_known(&run(&["multi-a-spread", "dead-ip"], &[NEW], &everything()).await.unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ejections_are_forgotten_as_known() {
+    assert_as_known(&run(&["ejection-memory"], &[OLD, NEW], &everything()).await.unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn streams_survive_the_drain_switch_and_several_flips() {
+    assert_as_known(&run(&["drain-switch", "long-stream"], &[NEW], &everything()).await.unwrap());
+}

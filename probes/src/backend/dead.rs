@@ -35,10 +35,13 @@ pub(super) struct BlackHole {
 impl BlackHole {
     /// Fills the queue until an attempt goes unanswered.
     pub(super) async fn dig(addr: SocketAddr) -> io::Result<Self> {
-        let socket = TcpSocket::new_v4()?;
-        socket.set_reuseaddr(true)?;
-        socket.bind(addr)?;
-        let listener = socket.listen(0)?;
+        let listener = super::retried(|| {
+            let socket = TcpSocket::new_v4()?;
+            socket.set_reuseaddr(true)?;
+            socket.bind(addr)?;
+            socket.listen(0)
+        })
+        .await?;
         let mut queue = Vec::new();
         for _ in 0..16 {
             match timeout(UNANSWERED, TcpStream::connect(addr)).await {

@@ -10,7 +10,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "flip-record",
     appendix: Some('E'),
     question: "Does membership_change record a flip, and does the host list show the connections that stay behind?",
-    axes: Axes { resolutions: BOTH_RESOLUTIONS, paths: BOTH_PATHS, http: H1, variants: &[] },
+    axes: Axes { resolutions: BOTH_RESOLUTIONS, paths: BOTH_PATHS, http: H1, variants: &[], fits: |_| true },
     controls: &[Control {
         name: NO_FLIP,
         what: "DNS does not change: no record, and nothing behind the list",

@@ -15,7 +15,13 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "in-flight-flip",
     appendix: Some('A'),
     question: "Does a response in flight survive when DNS changes under it?",
-    axes: Axes { resolutions: BOTH_RESOLUTIONS, paths: BOTH_PATHS, http: BOTH_HTTP, variants: &[] },
+    axes: Axes {
+        resolutions: BOTH_RESOLUTIONS,
+        paths: BOTH_PATHS,
+        http: BOTH_HTTP,
+        variants: &[],
+        fits: |_| true,
+    },
     controls: &[
         Control {
             name: BACKEND_DIES,
@@ -37,7 +43,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     },
 };
 
-const BACKEND_DIES: &str = "backend-dies";
+pub(super) const BACKEND_DIES: &str = "backend-dies";
 const LIFETIME: &str = "lifetime";
 
 fn plan(cell: &Cell, stream: Duration) -> Plan {

@@ -13,7 +13,13 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "keepalive-pinning",
     appendix: Some('B'),
     question: "After a flip, where do requests go on a connection that is kept, and where on a new one?",
-    axes: Axes { resolutions: BOTH_RESOLUTIONS, paths: BOTH_PATHS, http: BOTH_HTTP, variants: &[] },
+    axes: Axes {
+        resolutions: BOTH_RESOLUTIONS,
+        paths: BOTH_PATHS,
+        http: BOTH_HTTP,
+        variants: &[],
+        fits: |_| true,
+    },
     controls: &[Control {
         name: LIFETIME,
         what: "a connection lifetime shorter than the pause: what was pinned must move",
