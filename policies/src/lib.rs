@@ -4,8 +4,10 @@
 //! [`Host`], [`DnsSample`] and [`ObservationWindow`]; the verbs are `observe`, `classify`, `recommend` and `audit`.
 //! `probes` feeds it, `cli` prints what it says.
 
+pub mod audit;
 mod citation;
 pub mod classify;
+pub mod finding;
 pub mod host;
 pub mod manifest;
 pub mod observe;

@@ -5,12 +5,19 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 mod build;
+mod load;
 mod name;
+pub mod node;
+mod read;
 mod yaml;
 
 pub use build::manifests_for;
+pub(crate) use load::clip;
+pub use load::{Kind, LoadProblem, Loadable, Loaded, MAX_FILE_BYTES};
 pub use name::{is_resource_name, resource_name};
-pub use yaml::{ManifestError, parse, render, yaml_options};
+#[cfg(test)]
+pub(crate) use read::read;
+pub use yaml::{ManifestError, parse, render};
 
 use crate::Resolution;
 

@@ -13,6 +13,8 @@ mod facts;
 pub(crate) mod seconds;
 mod settings;
 
+pub(crate) use configure::max_ejection_percent;
+pub(crate) use explain::decimal;
 pub use settings::{Protocol, Settings};
 
 use crate::{
@@ -59,6 +61,8 @@ pub struct Recommendation {
     pub proxy_kind: ProxyKind,
     /// What the user wants.
     pub settings: Settings,
+    /// The numbers behind the class, in the families that the proxy asks for; absent where those were not observed.
+    pub pattern: Option<Pattern>,
     /// The value to write; absent where nothing can be advised, and then [`remedy`](Self::remedy) says what to do.
     pub resolution: Option<Resolution>,
     /// What Envoy will call it; absent for ztunnel.
@@ -79,6 +83,18 @@ pub struct Recommendation {
     pub checks: Vec<Check>,
     /// What to do where nothing can be advised.
     pub remedy: Option<String>,
+}
+
+/// The numbers behind a class.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Pattern {
+    /// Mean addresses per answer.
+    pub answer_size: f64,
+    /// Addresses listed at any one time, a lower bound: what ejection percentages are counted from.
+    pub members: usize,
+    /// Estimated addresses in all.
+    pub pool: usize,
 }
 
 /// Settings of the `DestinationRule`, seconds.
@@ -194,6 +210,11 @@ pub fn recommend(observed: &Observed<'_>, platform: &Platform, settings: &Settin
         istio_version: platform.istio_version,
         proxy_kind: platform.proxy_kind,
         settings: settings.clone(),
+        pattern: facts.as_ref().map(|facts| Pattern {
+            answer_size: facts.answer_size,
+            members: facts.members,
+            pool: facts.pool,
+        }),
         resolution,
         cluster_type: resolution.and_then(|resolution| resolution.cluster_type(platform.proxy_kind)),
         traffic: None,

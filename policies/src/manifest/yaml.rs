@@ -1,5 +1,4 @@
-//! YAML out and in, by serde-saphyr. Text is quoted where YAML needs it, comments hold printable characters only, and
-//! reading is bounded in nodes, depth, aliases and bytes.
+//! YAML out and in, by serde-saphyr. Text is quoted where YAML needs it, and comments hold printable characters only.
 
 use std::fmt::Write as _;
 
@@ -58,19 +57,13 @@ pub fn parse(text: &str) -> Result<Vec<Resource>, ManifestError> {
         .map_err(|error| ManifestError::Read(Box::new(error)))
 }
 
-/// Limits for YAML that somebody else wrote: enough for a `List` of tens of thousands of entries, and an end to alias
-/// bombs and deep nesting. Duplicate keys are errors.
-#[must_use]
-pub fn yaml_options() -> serde_saphyr::Options {
+/// Enough for tens of thousands of entries; serde-saphyr's own limits end alias bombs and deep nesting.
+fn yaml_options() -> serde_saphyr::Options {
     serde_saphyr::options! {
         budget: serde_saphyr::budget! {
             max_events: 20_000_000,
             max_nodes: 10_000_000,
-            max_depth: 64,
             max_documents: 200_000,
-            max_aliases: 50_000,
-            max_anchors: 50_000,
-            max_total_scalar_bytes: 256 << 20,
         },
         with_snippet: false,
     }

@@ -61,7 +61,7 @@ fn outlier_detection(facts: &Facts, resolution: Resolution, settings: &Settings)
 
 /// All but one of `members` may go: ceil(100 * (N-1) / N), at most 99 so that one always stays. Envoy allows the
 /// k-th ejection when 100 * k / N <= the limit.
-fn max_ejection_percent(members: usize) -> u32 {
+pub(crate) fn max_ejection_percent(members: usize) -> u32 {
     let percent = (100 * members.saturating_sub(1)).div_ceil(members.max(1)).min(99);
     u32::try_from(percent).unwrap_or(99)
 }

@@ -187,7 +187,7 @@ pub(super) fn both_ways(advice: &mut Recommendation, observed: &Observed<'_>, pl
 }
 
 /// At most one decimal, and none where it says nothing.
-fn decimal(number: f64) -> String {
+pub(crate) fn decimal(number: f64) -> String {
     if number >= 10.0 || (number - number.round()).abs() < 0.05 {
         format!("{number:.0}")
     } else {

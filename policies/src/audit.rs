@@ -1,0 +1,225 @@
+//! What to change in manifests that exist: resources, what DNS was seen to answer, and the platform come in; findings
+//! go out, each with its place, its evidence and, where a machine can do it, the edit. Pure. `cli audit` calls
+//! [`audit`]; the table of rules is [`RULES`].
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+mod connections;
+mod duplicates;
+mod ejection;
+mod gateways;
+mod mesh;
+mod patch;
+mod platforms;
+mod ports;
+mod reach;
+mod resolutions;
+mod rule;
+mod suppress;
+mod wildcards;
+
+pub use patch::apply;
+pub use rule::{Example, ExampleDns, Rule};
+pub use suppress::Baseline;
+
+use crate::finding::{Edit, Finding, Severity, Spot};
+use crate::manifest::node::Place;
+use crate::manifest::{Loadable, Loaded};
+use crate::{Citation, Classification, Family, Host, Observation, Observed, Platform};
+use mesh::Mesh;
+
+/// The rules by family, in the order of their codes.
+pub const RULES: &[&[Rule]] = &[
+    suppress::RULES,
+    resolutions::RULES,
+    ejection::RULES,
+    connections::RULES,
+    duplicates::RULES,
+    ports::RULES,
+    wildcards::RULES,
+    reach::RULES,
+    gateways::RULES,
+    platforms::RULES,
+];
+
+/// What was observed of one host.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Known {
+    /// The A records.
+    pub a: (Observation, Classification),
+    /// The AAAA records.
+    pub aaaa: Option<(Observation, Classification)>,
+}
+
+/// What the audit is for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Context {
+    /// The proxies.
+    pub platform: Platform,
+    /// How soon after a change in DNS the old address must be out of use.
+    pub failover_target: Option<Duration>,
+    /// How long the longest stream lasts.
+    pub longest_stream: Option<Duration>,
+    /// Proxies in the mesh, for the load on DNS.
+    pub proxies: u32,
+    /// `meshConfig.rootNamespace`.
+    pub root_namespace: String,
+}
+
+impl Default for Context {
+    fn default() -> Self {
+        Self {
+            platform: Platform::default(),
+            failover_target: None,
+            longest_stream: None,
+            proxies: 1,
+            root_namespace: "istio-system".to_owned(),
+        }
+    }
+}
+
+/// The result of an audit.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Audit {
+    /// By file and place.
+    pub findings: Vec<Finding>,
+    /// Findings that an annotation keeps quiet.
+    pub suppressed: usize,
+    /// Findings that the baseline knows.
+    pub baselined: usize,
+    /// Fingerprints of the baseline that nothing answers to any more.
+    pub stale_baseline: Vec<String>,
+    /// Resources that were audited.
+    pub resources: usize,
+    /// Hosts that DNS evidence was there for.
+    pub observed_hosts: usize,
+}
+
+/// Looks a rule up by its code, any case.
+#[must_use]
+pub fn rule(code: &str) -> Option<&'static Rule> {
+    RULES.iter().copied().flatten().find(|rule| rule.code.eq_ignore_ascii_case(code))
+}
+
+/// All findings. `baseline` holds those that are known already.
+#[must_use]
+pub fn audit(
+    loaded: &Loaded,
+    known: &BTreeMap<Host, Known>,
+    context: &Context,
+    baseline: Option<&Baseline>,
+) -> Audit {
+    let mesh = Mesh::new(loaded, known, context);
+    let mut all = Vec::new();
+    for rule in RULES.iter().copied().flatten() {
+        (rule.check)(&mesh, &mut Findings { rule, all: &mut all });
+    }
+    let mut audit = Audit {
+        resources: loaded.resources.len(),
+        observed_hosts: mesh.entries.iter().map(|entry| entry.observed().count()).sum(),
+        ..Audit::default()
+    };
+    audit.suppressed = suppress::by_annotation(loaded, &mut all);
+    if let Some(baseline) = baseline {
+        (audit.baselined, audit.stale_baseline) = baseline.take_out(&mut all);
+    }
+    all.sort_by(|one, two| (&one.at, &one.code, &one.detail).cmp(&(&two.at, &two.code, &two.detail)));
+    audit.findings = all;
+    audit
+}
+
+impl Known {
+    fn observed(&self) -> Observed<'_> {
+        Observed {
+            a: Family { observation: &self.a.0, classification: &self.a.1 },
+            aaaa: self
+                .aaaa
+                .as_ref()
+                .map(|(observation, classification)| Family { observation, classification }),
+        }
+    }
+}
+
+/// Takes the findings of one rule.
+pub(crate) struct Findings<'f> {
+    rule: &'static Rule,
+    all: &'f mut Vec<Finding>,
+}
+
+impl Findings<'_> {
+    /// One more, with the rule's severity, remedy and sources.
+    fn add(&mut self, resource: &Loadable, at: Place, message: impl Into<String>) -> Draft<'_> {
+        self.all.push(Finding {
+            code: self.rule.code.to_owned(),
+            severity: self.rule.severity,
+            at: spot(resource, at),
+            message: message.into(),
+            hint: self.rule.fix.to_owned(),
+            evidence: self.rule.source.to_vec(),
+            related: Vec::new(),
+            detail: String::new(),
+            edits: Vec::new(),
+        });
+        let index = self.all.len() - 1;
+        Draft { finding: &mut self.all[index] }
+    }
+}
+
+/// A finding that is being written.
+pub(crate) struct Draft<'f> {
+    finding: &'f mut Finding,
+}
+
+impl Draft<'_> {
+    /// What tells it from the rule's others on the same resource.
+    fn about(self, detail: impl Into<String>) -> Self {
+        self.finding.detail = detail.into();
+        self
+    }
+
+    /// A remedy that knows the case.
+    fn hint(self, hint: impl Into<String>) -> Self {
+        self.finding.hint = hint.into();
+        self
+    }
+
+    /// Worse or better than the rule's own.
+    fn severity(self, severity: Severity) -> Self {
+        self.finding.severity = severity;
+        self
+    }
+
+    /// Rests on the observed window too.
+    fn observed(self) -> Self {
+        self.finding.evidence.insert(0, Citation::Window);
+        self
+    }
+
+    /// Another resource that it involves.
+    fn with(self, resource: &Loadable, at: Place) -> Self {
+        self.finding.related.push(spot(resource, at));
+        self
+    }
+
+    /// A change of the file that removes it.
+    fn edit(self, edit: Option<Edit>) -> Self {
+        self.finding.edits.extend(edit);
+        self
+    }
+}
+
+fn spot(resource: &Loadable, at: Place) -> Spot {
+    Spot {
+        file: resource.file.to_string(),
+        line: at.line,
+        column: at.column,
+        kind: resource.kind,
+        namespace: resource.namespace.to_string(),
+        name: resource.name.to_string(),
+    }
+}

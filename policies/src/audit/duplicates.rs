@@ -1,0 +1,230 @@
+//! Family EA4: resources that get in each other's way: one host in several entries, one TCP port for several hosts.
+
+use std::collections::BTreeMap;
+
+use super::Findings;
+use super::mesh::{Entry, Mesh, Port};
+use super::rule::Rule;
+use crate::finding::Severity;
+use crate::{Citation, Resolution, Version};
+
+pub(super) const RULES: &[Rule] = &[
+    Rule {
+        code: "EA401",
+        name: "same-host-other-resolution",
+        severity: Severity::Error,
+        what: "one host in two entries with different resolutions",
+        why: "istiod merges the two in an order that changed between releases: 503 UH, or addresses of both mixed",
+        fix: "keep one entry for the host",
+        source: &[
+            Citation::thread("https://github.com/istio/istio/issues/38996"),
+            Citation::thread("https://github.com/istio/istio/issues/55714"),
+        ],
+        examples: include_str!("examples/EA401.yaml"),
+        check: other_resolution,
+    },
+    Rule {
+        code: "EA402",
+        name: "same-host-same-port",
+        severity: Severity::Error,
+        what: "one host and port in two entries",
+        why: "only one of the two is used",
+        fix: "keep one entry for the host",
+        source: &[
+            Citation::thread("https://github.com/istio/istio/issues/60447"),
+            Citation::thread("https://github.com/istio/istio/issues/31483"),
+        ],
+        examples: include_str!("examples/EA402.yaml"),
+        check: same_port,
+    },
+    Rule {
+        code: "EA403",
+        name: "same-host-other-port",
+        severity: Severity::Warning,
+        what: "one host in two entries of a namespace, with different ports",
+        why: "one of the two ports works at random, or answers 503 UH",
+        fix: "put the ports into one entry",
+        source: &[
+            Citation::thread("https://github.com/istio/istio/issues/49550"),
+            Citation::thread("https://github.com/istio/istio/issues/55266"),
+        ],
+        examples: include_str!("examples/EA403.yaml"),
+        check: other_port,
+    },
+    Rule {
+        code: "EA404",
+        name: "tcp-port-collision",
+        severity: Severity::Error,
+        what: "two entries share a TCP port, and neither has addresses",
+        why: "such a port listens on 0.0.0.0 and host names are not looked at: the first entry gets all traffic",
+        fix: "give each entry its `addresses`, or use TLS, which is told apart by SNI",
+        source: &[
+            Citation::thread("https://github.com/istio/istio/issues/11741"),
+            Citation::thread("https://github.com/istio/istio/issues/58696"),
+        ],
+        examples: include_str!("examples/EA404.yaml"),
+        check: tcp_port_collision,
+    },
+    Rule {
+        code: "EA405",
+        name: "two-round-robin-entries",
+        severity: Severity::Error,
+        what: "one host in two DNS_ROUND_ROBIN entries",
+        why: "LOGICAL_DNS takes exactly one endpoint: the cluster is rejected, or the older entry alone is used",
+        fix: "keep one entry for the host",
+        source: &[
+            Citation::thread("https://github.com/istio/istio/issues/49315"),
+            Citation::thread("https://github.com/istio/istio/pull/41811"),
+        ],
+        examples: include_str!("examples/EA405.yaml"),
+        check: two_round_robin,
+    },
+    Rule {
+        code: "EA406",
+        name: "service-and-entry",
+        severity: Severity::Warning,
+        what: "a Kubernetes Service and a ServiceEntry with one name",
+        why: "which of the two is used depends on Istio's version",
+        fix: "rename one of them",
+        source: &[Citation::thread("https://github.com/istio/istio/issues/30782")],
+        examples: include_str!("examples/EA406.yaml"),
+        check: service_and_entry,
+    },
+];
+
+/// How two entries with one host relate; the first that holds.
+#[derive(PartialEq, Eq)]
+enum Relation {
+    TwoRoundRobin,
+    OtherResolution,
+    SamePort,
+    OtherPort,
+}
+
+/// Pairs of entries for one host that somebody sees both of: host, the one before, the one after.
+fn pairs<'m, 'a>(mesh: &'m Mesh<'a>, wanted: &Relation) -> Vec<(&'a str, &'m Entry<'a>, &'m Entry<'a>)> {
+    let mut pairs = Vec::new();
+    for (host, entries) in mesh.duplicates() {
+        for (index, later) in entries.iter().enumerate().skip(1) {
+            let earlier =
+                entries[..index].iter().find(|earlier| relation(earlier, later).as_ref() == Some(wanted));
+            pairs.extend(earlier.map(|earlier| (host, *earlier, *later)));
+        }
+    }
+    pairs
+}
+
+fn relation(one: &Entry<'_>, two: &Entry<'_>) -> Option<Relation> {
+    // The same object twice, as in a base and its overlay, is no duplicate.
+    let same_namespace = one.resource.namespace == two.resource.namespace;
+    if (same_namespace && one.resource.name == two.resource.name) || !one.scope().overlaps(&two.scope()) {
+        return None;
+    }
+    if one.resolution != two.resolution {
+        return Some(Relation::OtherResolution);
+    }
+    if one.resolution == Some(Resolution::DnsRoundRobin) {
+        return Some(Relation::TwoRoundRobin);
+    }
+    if shared_port(one, two).is_some() {
+        return Some(Relation::SamePort);
+    }
+    same_namespace.then_some(Relation::OtherPort)
+}
+
+fn shared_port(one: &Entry<'_>, two: &Entry<'_>) -> Option<i64> {
+    let has = |number: &i64| two.ports.iter().any(|port| port.number == Some(*number));
+    one.ports.iter().filter_map(|port| port.number).find(has)
+}
+
+fn winner(mesh: &Mesh<'_>) -> &'static str {
+    match mesh.context.platform.istio_at_least(Version::new(1, 30)) {
+        Some(true) => "Istio from 1.30 on prefers the oldest entry",
+        Some(false) => "Istio before 1.30 goes by the alphabetical order of the namespaces",
+        None => "Istio goes by the order of the namespaces before 1.30, by age from 1.30 on",
+    }
+}
+
+fn report(
+    mesh: &Mesh<'_>,
+    found: &mut Findings<'_>,
+    wanted: &Relation,
+    what: impl Fn(&Entry<'_>, &Entry<'_>) -> String,
+) {
+    for (host, earlier, later) in pairs(mesh, wanted) {
+        let text = format!(
+            "{host} is also in {}/{}: {}; {}",
+            earlier.resource.namespace,
+            earlier.resource.name,
+            what(earlier, later),
+            winner(mesh)
+        );
+        let at = later.host(host).map_or(later.spec.at, |host| host.at);
+        let earlier_at = earlier.host(host).map_or(earlier.spec.at, |host| host.at);
+        found.add(later.resource, at, text).about(host).with(earlier.resource, earlier_at);
+    }
+}
+
+fn other_resolution(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
+    let name = |entry: &Entry<'_>| entry.resolution.map_or("an unknown resolution", Resolution::as_str);
+    report(mesh, found, &Relation::OtherResolution, |one, two| {
+        format!("{} there, {} here", name(one), name(two))
+    });
+}
+
+fn same_port(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
+    report(mesh, found, &Relation::SamePort, |one, two| {
+        format!("both with port {}", shared_port(one, two).unwrap_or_default())
+    });
+}
+
+fn other_port(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
+    report(mesh, found, &Relation::OtherPort, |_, _| "with other ports".to_owned());
+}
+
+fn two_round_robin(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
+    report(mesh, found, &Relation::TwoRoundRobin, |_, _| "both DNS_ROUND_ROBIN".to_owned());
+}
+
+fn tcp_port_collision(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
+    let mut by_port: BTreeMap<i64, Vec<(&Entry<'_>, &Port<'_>)>> = BTreeMap::new();
+    for entry in mesh.entries.iter().filter(|entry| !entry.has_addresses()) {
+        for port in entry.ports.iter().filter(|port| port.is_tcp()) {
+            by_port.entry(port.number.unwrap_or_default()).or_default().push((entry, port));
+        }
+    }
+    for (number, users) in by_port {
+        for (index, (entry, port)) in users.iter().enumerate().skip(1) {
+            let other = users[..index].iter().find(|(other, _)| {
+                let shares_host = other.hosts.iter().any(|host| entry.host(host.name).is_some());
+                !shares_host && other.scope().overlaps(&entry.scope())
+            });
+            let Some((other, _)) = other else { continue };
+            let text = format!(
+                "TCP port {number} is taken by {}/{} already, for any address",
+                other.resource.namespace, other.resource.name
+            );
+            found
+                .add(entry.resource, port.node.at, text)
+                .about(number.to_string())
+                .with(other.resource, other.spec.at);
+        }
+    }
+}
+
+fn service_and_entry(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
+    for service in &mesh.services {
+        let namespace = if service.namespace.is_empty() { "default" } else { &service.namespace };
+        let name = format!("{}.{namespace}.svc.cluster.local", service.name);
+        for entry in mesh.entries_for(&name) {
+            let Some(host) = entry.host(&name) else { continue };
+            let wins = match mesh.context.platform.istio_at_least(Version::new(1, 30)) {
+                Some(true) => "the Service is used",
+                Some(false) => "the order of the namespaces decides",
+                None => "the Service is used from Istio 1.30 on",
+            };
+            let text = format!("{name} is a Kubernetes Service too: {wins}");
+            found.add(entry.resource, host.at, text).about(&name).with(service, service.root.at);
+        }
+    }
+}

@@ -1,0 +1,315 @@
+//! The resources as the rules see them: entries with their hosts, ports and advice, rules with the entries that they
+//! are about, who sees what. Built once from [`Loaded`]; every rule reads it.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use super::{Context, Known};
+use crate::manifest::node::{Node, Place};
+use crate::manifest::{Kind, Loadable, Loaded};
+use crate::{Host, LookupFamily, Observation, Protocol, Recommendation, Resolution, Settings, recommend};
+
+/// Everything that was read, resolved against each other.
+pub(crate) struct Mesh<'a> {
+    pub(crate) entries: Vec<Entry<'a>>,
+    pub(crate) rules: Vec<DestRule<'a>>,
+    pub(crate) virtual_services: Vec<&'a Loadable>,
+    pub(crate) gateways: Vec<&'a Loadable>,
+    pub(crate) filters: Vec<&'a Loadable>,
+    pub(crate) services: Vec<&'a Loadable>,
+    pub(crate) context: &'a Context,
+    by_host: HashMap<&'a str, Vec<usize>>,
+    rules_by_host: HashMap<&'a str, Vec<usize>>,
+}
+
+/// A `ServiceEntry`.
+pub(crate) struct Entry<'a> {
+    pub(crate) resource: &'a Loadable,
+    pub(crate) spec: &'a Node,
+    pub(crate) hosts: Vec<EntryHost<'a>>,
+    /// `None` where the value is none of Istio's.
+    pub(crate) resolution: Option<Resolution>,
+    pub(crate) ports: Vec<Port<'a>>,
+    pub(crate) endpoints: &'a [Node],
+}
+
+/// One host of an entry.
+pub(crate) struct EntryHost<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) at: Place,
+    /// What would be advised, where DNS was observed.
+    pub(crate) advice: Option<Recommendation>,
+    /// Only AAAA records exist, and the proxies ask for A only.
+    pub(crate) v6_only: bool,
+}
+
+/// One port of an entry.
+#[derive(Clone, Copy)]
+pub(crate) struct Port<'a> {
+    pub(crate) node: &'a Node,
+    pub(crate) number: Option<i64>,
+    pub(crate) target: Option<i64>,
+    /// In upper case as it is written.
+    pub(crate) protocol: &'a str,
+}
+
+/// A `DestinationRule`.
+pub(crate) struct DestRule<'a> {
+    pub(crate) resource: &'a Loadable,
+    pub(crate) host: &'a str,
+    pub(crate) host_at: Place,
+    pub(crate) policy: Option<&'a Node>,
+    /// Entries that register the host.
+    pub(crate) entries: Vec<usize>,
+}
+
+impl<'a> Mesh<'a> {
+    pub(crate) fn new(loaded: &'a Loaded, known: &BTreeMap<Host, Known>, context: &'a Context) -> Self {
+        let of = |kind: Kind| loaded.resources.iter().filter(move |resource| resource.kind == kind);
+        let entries: Vec<Entry<'a>> =
+            of(Kind::ServiceEntry).filter_map(|resource| Entry::of(resource, known, context)).collect();
+        let mut by_host: HashMap<&'a str, Vec<usize>> = HashMap::new();
+        for (index, entry) in entries.iter().enumerate() {
+            for host in &entry.hosts {
+                by_host.entry(host.name).or_default().push(index);
+            }
+        }
+        let rules: Vec<DestRule<'a>> = of(Kind::DestinationRule)
+            .filter_map(|resource| {
+                let host = resource.root.get("spec.host")?;
+                let name = host.text()?;
+                Some(DestRule {
+                    resource,
+                    host: name,
+                    host_at: host.at,
+                    policy: resource.root.get("spec.trafficPolicy"),
+                    entries: match name.strip_prefix('*') {
+                        None => by_host.get(name).cloned().unwrap_or_default(),
+                        Some(suffix) => {
+                            let under = |entry: &Entry<'_>| {
+                                entry.hosts.iter().any(|host| host.name.ends_with(suffix))
+                            };
+                            (0..entries.len()).filter(|index| under(&entries[*index])).collect()
+                        }
+                    },
+                })
+            })
+            .collect();
+        let mut rules_by_host: HashMap<&'a str, Vec<usize>> = HashMap::new();
+        for (index, rule) in rules.iter().enumerate() {
+            rules_by_host.entry(rule.host).or_default().push(index);
+        }
+        Self {
+            entries,
+            rules,
+            virtual_services: of(Kind::VirtualService).collect(),
+            gateways: of(Kind::Gateway).collect(),
+            filters: of(Kind::EnvoyFilter).collect(),
+            services: of(Kind::Service).collect(),
+            context,
+            by_host,
+            rules_by_host,
+        }
+    }
+
+    /// Hosts and the entries that register them, those with several entries only.
+    pub(crate) fn duplicates(&self) -> Vec<(&'a str, Vec<&Entry<'a>>)> {
+        let mut several: Vec<_> = self
+            .by_host
+            .iter()
+            .filter(|(_, entries)| entries.len() > 1)
+            .map(|(host, entries)| (*host, entries.iter().map(|index| &self.entries[*index]).collect()))
+            .collect();
+        several.sort_unstable_by_key(|(host, _)| *host);
+        several
+    }
+
+    /// Entries that register a host: by its name, else by the closest wildcard.
+    pub(crate) fn entries_for(&self, host: &str) -> Vec<&Entry<'a>> {
+        let found = closest(&self.by_host, host);
+        found.into_iter().flatten().map(|index| &self.entries[*index]).collect()
+    }
+
+    /// Every host that an entry registers.
+    pub(crate) fn hosts(&self) -> impl Iterator<Item = &'a str> + '_ {
+        self.by_host.keys().copied()
+    }
+
+    /// Rules about a host: those that name it, else those of the closest wildcard.
+    pub(crate) fn rules_for(&self, host: &str) -> impl Iterator<Item = &DestRule<'a>> + '_ {
+        closest(&self.rules_by_host, host).into_iter().flatten().map(|index| &self.rules[*index])
+    }
+
+    /// The entries that a rule is about.
+    pub(crate) fn entries_of<'m>(&'m self, rule: &'m DestRule<'a>) -> impl Iterator<Item = &'m Entry<'a>> {
+        rule.entries.iter().map(|index| &self.entries[*index])
+    }
+}
+
+fn closest<'m>(table: &'m HashMap<&str, Vec<usize>>, host: &str) -> Option<&'m Vec<usize>> {
+    let parents = std::iter::successors(Some(host), |rest| rest.split_once('.').map(|(_, parent)| parent));
+    let wildcard = |parent: &str| table.get(format!("*.{parent}").as_str());
+    table.get(host).or_else(|| parents.skip(1).find_map(wildcard))
+}
+
+impl<'a> Entry<'a> {
+    fn of(resource: &'a Loadable, known: &BTreeMap<Host, Known>, context: &Context) -> Option<Self> {
+        let spec = resource.root.get("spec")?;
+        let ports: Vec<Port<'a>> = spec.list("ports").iter().map(Port::of).collect();
+        let settings = Settings {
+            protocol: ports.first().map_or(Protocol::Tls, Port::settings_protocol),
+            failover_target: context.failover_target,
+            longest_stream: context.longest_stream,
+            ..Settings::default()
+        };
+        let hosts = spec.list("hosts").iter().filter_map(|host| {
+            let name = host.text()?;
+            let seen = Host::parse(name).ok().and_then(|host| known.get(&host));
+            let advice = seen.map(|seen| recommend(&seen.observed(), &context.platform, &settings));
+            let v6_only = context.platform.lookup_family == LookupFamily::V4Only
+                && seen.is_some_and(|seen| {
+                    let has_v6 = |(observation, _): &(Observation, _)| !observation.addresses.is_empty();
+                    seen.a.0.addresses.is_empty() && seen.aaaa.as_ref().is_some_and(has_v6)
+                });
+            Some(EntryHost { name, at: host.at, advice, v6_only })
+        });
+        Some(Self {
+            resource,
+            spec,
+            hosts: hosts.collect(),
+            resolution: match spec.get("resolution") {
+                None => Some(Resolution::None),
+                Some(value) => value.text().and_then(Resolution::parse),
+            },
+            ports,
+            endpoints: spec.list("endpoints"),
+        })
+    }
+
+    /// The host of that name.
+    pub(crate) fn host(&self, name: &str) -> Option<&EntryHost<'a>> {
+        self.hosts.iter().find(|host| host.name == name)
+    }
+
+    /// Members of the host's cluster at any one time: measured, or counted where the entry lists addresses.
+    pub(crate) fn members(&self, host: &str) -> Option<usize> {
+        match self.resolution? {
+            Resolution::Static if !self.endpoints.is_empty() => Some(self.endpoints.len()),
+            Resolution::Dns if self.endpoints.is_empty() => {
+                let advice = self.host(host)?.advice.as_ref()?;
+                advice.resolution.and(advice.pattern).map(|pattern| pattern.members)
+            }
+            _ => None,
+        }
+    }
+
+    /// Where the resolution stands, else the spec.
+    pub(crate) fn resolution_at(&self) -> Place {
+        self.spec.get("resolution").map_or(self.spec.at, |value| value.at)
+    }
+
+    pub(crate) fn is_dns(&self) -> bool {
+        matches!(self.resolution, Some(Resolution::Dns | Resolution::DnsRoundRobin))
+    }
+
+    /// Names and advice of the hosts that DNS was observed for; only where the entry asks DNS for its hosts.
+    pub(crate) fn observed(&self) -> impl Iterator<Item = (&EntryHost<'a>, &Recommendation)> {
+        let asks = self.is_dns() && self.endpoints.is_empty();
+        self.hosts.iter().filter(move |_| asks).filter_map(|host| Some((host, host.advice.as_ref()?)))
+    }
+
+    /// All ports pass bytes on, and there is one.
+    pub(crate) fn is_passthrough(&self) -> bool {
+        !self.ports.is_empty() && self.ports.iter().all(Port::is_passthrough)
+    }
+
+    pub(crate) fn has_addresses(&self) -> bool {
+        !self.spec.list("addresses").is_empty()
+    }
+
+    pub(crate) fn scope(&self) -> Scope<'a> {
+        Scope::of(self.resource)
+    }
+}
+
+impl<'a> Port<'a> {
+    fn of(node: &'a Node) -> Self {
+        Self {
+            node,
+            number: node.integer_at("number"),
+            target: node.integer_at("targetPort"),
+            protocol: node.text_at("protocol").unwrap_or_default(),
+        }
+    }
+
+    pub(crate) fn is(&self, protocol: &str) -> bool {
+        self.protocol.eq_ignore_ascii_case(protocol)
+    }
+
+    pub(crate) fn is_http(&self) -> bool {
+        ["HTTP", "HTTP2", "GRPC", "GRPC-WEB"].iter().any(|http| self.is(http))
+    }
+
+    /// TLS of the application's own.
+    pub(crate) fn is_tls(&self) -> bool {
+        self.is("TLS") || self.is("HTTPS")
+    }
+
+    /// Bytes without a name that Envoy could tell entries apart by.
+    pub(crate) fn is_tcp(&self) -> bool {
+        ["TCP", "MONGO", "MYSQL", "REDIS"].iter().any(|tcp| self.is(tcp))
+    }
+
+    pub(crate) fn is_passthrough(&self) -> bool {
+        self.is_tls() || self.is_tcp()
+    }
+
+    fn settings_protocol(&self) -> Protocol {
+        match (self.is_http(), self.is_tcp()) {
+            (true, _) => Protocol::Http,
+            (_, true) => Protocol::Tcp,
+            _ => Protocol::Tls,
+        }
+    }
+}
+
+/// The namespaces that see a resource: `exportTo`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Scope<'a> {
+    Everywhere,
+    Namespaces(BTreeSet<&'a str>),
+}
+
+impl<'a> Scope<'a> {
+    pub(crate) fn of(resource: &'a Loadable) -> Self {
+        let listed = resource.root.list("spec.exportTo");
+        let names: Vec<&str> = listed.iter().filter_map(Node::text).collect();
+        if names.is_empty() || names.contains(&"*") {
+            return Self::Everywhere;
+        }
+        let own = &*resource.namespace;
+        Self::Namespaces(
+            names
+                .into_iter()
+                .filter(|name| *name != "~")
+                .map(|name| if name == "." { own } else { name })
+                .collect(),
+        )
+    }
+
+    pub(crate) fn sees(&self, namespace: &str) -> bool {
+        match self {
+            Self::Everywhere => true,
+            Self::Namespaces(names) => names.contains(namespace),
+        }
+    }
+
+    pub(crate) fn overlaps(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Everywhere, Self::Everywhere) => true,
+            (Self::Everywhere, Self::Namespaces(names)) | (Self::Namespaces(names), Self::Everywhere) => {
+                !names.is_empty()
+            }
+            (Self::Namespaces(one), Self::Namespaces(two)) => one.intersection(two).next().is_some(),
+        }
+    }
+}

@@ -1,0 +1,355 @@
+//! Family EA5: an entry that says something else than its author meant: protocol against port, fields in the wrong
+//! place, values that Istio does not know.
+
+use super::Findings;
+use super::mesh::{DestRule, Entry, Mesh, Port};
+use super::patch::replace;
+use super::rule::Rule;
+use crate::finding::Severity;
+use crate::manifest::node::{Node, Place};
+use crate::{Citation, Host, HostError, Resolution};
+
+const SERVICE_ENTRY: Citation =
+    Citation::docs("https://istio.io/latest/docs/reference/config/networking/service-entry/");
+
+pub(super) const RULES: &[Rule] = &[
+    Rule {
+        code: "EA501",
+        name: "tcp-on-443",
+        severity: Severity::Error,
+        what: "protocol TCP on port 443",
+        why: "without addresses it claims every connection to port 443, those to other names included",
+        fix: "write `protocol: TLS`, which goes by SNI",
+        source: &[
+            Citation::thread("https://github.com/istio/istio/issues/11741"),
+            Citation::thread("https://github.com/istio/istio/issues/29992"),
+        ],
+        examples: include_str!("examples/EA501.yaml"),
+        check: tcp_on_443,
+    },
+    Rule {
+        code: "EA502",
+        name: "http-on-443",
+        severity: Severity::Error,
+        what: "protocol HTTP on port 443",
+        why: "Envoy then expects plain HTTP where clients speak TLS, and other entries' TLS on 443 breaks with it",
+        fix: "write `protocol: TLS`; for TLS by the proxy use HTTP on port 80 with `targetPort: 443`",
+        source: &[
+            Citation::thread("https://github.com/istio/istio/issues/16458"),
+            Citation::thread("https://github.com/istio/istio.io/issues/11396"),
+        ],
+        examples: include_str!("examples/EA502.yaml"),
+        check: http_on_443,
+    },
+    Rule {
+        code: "EA503",
+        name: "double-tls",
+        severity: Severity::Error,
+        what: "the rule starts TLS over a port that carries TLS of the application already",
+        why: "the partner gets TLS inside of TLS and closes the connection",
+        fix: "remove `tls` from the rule, or give the entry an HTTP port with `targetPort: 443`",
+        source: &[
+            Citation::thread("https://github.com/istio/istio/issues/17031"),
+            Citation::docs(
+                "https://istio.io/latest/docs/tasks/traffic-management/egress/egress-tls-origination/",
+            ),
+        ],
+        examples: include_str!("examples/EA503.yaml"),
+        check: double_tls,
+    },
+    Rule {
+        code: "EA504",
+        name: "misplaced-field",
+        severity: Severity::Error,
+        what: "a field that belongs elsewhere",
+        why: "it is refused, or dropped without a word, and the default applies",
+        fix: "move the field to where it belongs",
+        source: &[SERVICE_ENTRY, Citation::thread("https://github.com/istio/istio/issues/7837")],
+        examples: include_str!("examples/EA504.yaml"),
+        check: misplaced_field,
+    },
+    Rule {
+        code: "EA505",
+        name: "round-robin-with-endpoints",
+        severity: Severity::Error,
+        what: "DNS_ROUND_ROBIN with several endpoints or a workloadSelector",
+        why: "LOGICAL_DNS takes exactly one endpoint: Envoy rejects the cluster, or istiod leaves it out",
+        fix: "keep one endpoint, or write `resolution: DNS`",
+        source: &[Citation::thread("https://github.com/istio/istio/issues/42184"), SERVICE_ENTRY],
+        examples: include_str!("examples/EA505.yaml"),
+        check: round_robin_with_endpoints,
+    },
+    Rule {
+        code: "EA506",
+        name: "unknown-resolution",
+        severity: Severity::Error,
+        what: "a resolution that Istio does not know",
+        why: "the entry is refused; Istio's names are not Envoy's, and they are upper case",
+        fix: "write NONE, STATIC, DNS, DNS_ROUND_ROBIN or DYNAMIC_DNS",
+        source: &[SERVICE_ENTRY],
+        examples: include_str!("examples/EA506.yaml"),
+        check: unknown_resolution,
+    },
+    Rule {
+        code: "EA507",
+        name: "none-with-target-port",
+        severity: Severity::Warning,
+        what: "a targetPort on an entry without resolution",
+        why: "with NONE the connection goes where the application sent it, port included",
+        fix: "remove targetPort, or write `resolution: DNS`",
+        source: &[Citation::thread("https://github.com/istio/istio/issues/57531")],
+        examples: include_str!("examples/EA507.yaml"),
+        check: none_with_target_port,
+    },
+    Rule {
+        code: "EA508",
+        name: "none-tcp-without-addresses",
+        severity: Severity::Warning,
+        what: "TCP without resolution and without addresses",
+        why: "any address is let through on that port, under the entry's name",
+        fix: "list the `addresses`, or write `resolution: DNS`",
+        source: &[
+            Citation::docs("https://istio.io/latest/docs/reference/config/analysis/ist0134/"),
+            Citation::thread("https://github.com/istio/istio/issues/34792"),
+        ],
+        examples: include_str!("examples/EA508.yaml"),
+        check: none_tcp_without_addresses,
+    },
+    Rule {
+        code: "EA509",
+        name: "static-without-endpoints",
+        severity: Severity::Error,
+        what: "STATIC without endpoints and without a workloadSelector",
+        why: "the cluster has no members",
+        fix: "list the endpoints, or write `resolution: DNS`",
+        source: &[SERVICE_ENTRY],
+        examples: include_str!("examples/EA509.yaml"),
+        check: static_without_endpoints,
+    },
+    Rule {
+        code: "EA510",
+        name: "no-host-name",
+        severity: Severity::Error,
+        what: "a host that is no DNS name",
+        why: "a host is a name alone: no scheme, no port, no path, no address",
+        fix: "write the bare name",
+        source: &[SERVICE_ENTRY],
+        examples: include_str!("examples/EA510.yaml"),
+        check: no_host_name,
+    },
+    Rule {
+        code: "EA511",
+        name: "addresses-for-several-hosts",
+        severity: Severity::Warning,
+        what: "addresses together with several hosts and a TCP port",
+        why: "by address only the first host is ever reached",
+        fix: "give each host an entry of its own",
+        source: &[Citation::thread("https://github.com/istio/istio/issues/30771")],
+        examples: include_str!("examples/EA511.yaml"),
+        check: addresses_for_several_hosts,
+    },
+];
+
+fn ports<'m, 'a>(
+    mesh: &'m Mesh<'a>,
+    wanted: impl Fn(&Port<'_>) -> bool + 'm,
+) -> impl Iterator<Item = (&'m Entry<'a>, &'m Port<'a>)> {
+    let all = mesh.entries.iter().flat_map(|entry| entry.ports.iter().map(move |port| (entry, port)));
+    all.filter(move |(_, port)| wanted(port))
+}
+
+fn protocol_at(port: &Port<'_>) -> Place {
+    port.node.get("protocol").map_or(port.node.at, |protocol| protocol.at)
+}
+
+fn tcp_on_443(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
+    let is = |port: &Port<'_>| port.number == Some(443) && port.is("TCP");
+    for (entry, port) in ports(mesh, is).filter(|(entry, _)| !entry.has_addresses()) {
+        let at = protocol_at(port);
+        found
+            .add(entry.resource, at, "TCP on 443 claims every connection to port 443")
+            .edit(replace(at, "TLS"));
+    }
+}
+
+fn http_on_443(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
+    for (entry, port) in ports(mesh, |port| port.number == Some(443) && port.is_http()) {
+        // The proxy starts TLS there: clients do speak plain HTTP.
+        if entry
+            .hosts
+            .iter()
+            .any(|host| mesh.rules_for(host.name).any(|rule| starts_tls(rule, 443).is_some()))
+        {
+            continue;
+        }
+        let at = protocol_at(port);
+        let text = format!("{} on 443: clients speak TLS there", port.protocol);
+        found.add(entry.resource, at, text).edit(replace(at, "TLS"));
+    }
+}
+
+/// Where a rule starts TLS for a port.
+fn starts_tls(rule: &DestRule<'_>, port: i64) -> Option<Place> {
+    super::connections::policies(rule).find_map(|(policy, _)| {
+        let meant = policy.integer_at("port.number").is_none_or(|number| number == port);
+        let mode = policy.get("tls.mode").filter(|_| meant)?;
+        matches!(mode.text(), Some("SIMPLE" | "MUTUAL")).then_some(mode.at)
+    })
+}
+
+fn double_tls(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
+    let http = super::gateways::http_destinations(mesh);
+    for rule in mesh.rules.iter().filter(|rule| !http.contains(&rule.host)) {
+        for entry in mesh.entries_of(rule) {
+            let started = |port: &Port<'_>| starts_tls(rule, port.number?).map(|at| (at, port.is_tls()));
+            let started: Vec<_> = entry.ports.iter().filter_map(started).collect();
+            // With a plain port beside it, the TLS may be meant for that one.
+            if let (Some((at, _)), true) = (started.first(), started.iter().all(|(_, tls)| *tls)) {
+                let text = format!("{} carries TLS of the application already", rule.host);
+                found.add(rule.resource, *at, text).with(entry.resource, entry.spec.at);
+            }
+        }
+    }
+}
+
+/// Field, where it was found, where it belongs.
+const MISPLACED: &[(&str, &str, &str)] = &[
+    ("resolution", "ports", "spec"),
+    ("location", "ports", "spec"),
+    ("endpoints", "ports", "spec"),
+    ("hosts", "ports", "spec"),
+    ("exportTo", "ports", "spec"),
+    ("exportTo", "metadata", "spec"),
+    ("resolution", "metadata", "spec"),
+    ("hosts", "metadata", "spec"),
+    ("protocol", "spec", "spec.ports[]"),
+    ("targetPort", "spec", "spec.ports[]"),
+];
+const MISPLACED_IN_RULE: &[(&str, &str, &str)] = &[
+    ("connectionPool", "spec", "spec.trafficPolicy"),
+    ("outlierDetection", "spec", "spec.trafficPolicy"),
+    ("loadBalancer", "spec", "spec.trafficPolicy"),
+    ("tls", "spec", "spec.trafficPolicy"),
+    ("connectTimeout", "trafficPolicy", "trafficPolicy.connectionPool.tcp"),
+    ("idleTimeout", "trafficPolicy", "trafficPolicy.connectionPool.tcp"),
+    ("maxConnectionDuration", "trafficPolicy", "trafficPolicy.connectionPool.tcp"),
+    ("connectTimeout", "connectionPool", "connectionPool.tcp"),
+    ("idleTimeout", "connectionPool", "connectionPool.tcp"),
+    ("maxConnectionDuration", "connectionPool", "connectionPool.tcp"),
+    ("maxEjectionPercent", "trafficPolicy", "trafficPolicy.outlierDetection"),
+    ("consecutive5xxErrors", "trafficPolicy", "trafficPolicy.outlierDetection"),
+    ("outlierDetection", "connectionPool", "trafficPolicy"),
+];
+
+fn misplaced_field(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
+    let mut look = |resource, parent: Option<&Node>, name: &str, table: &[(&str, &str, &str)]| {
+        for (field, _, home) in table.iter().filter(|(_, place, _)| *place == name) {
+            if let Some((key, _)) = parent.and_then(|parent| parent.entry(field)) {
+                let text = format!("`{field}` under {name} is not read there, it belongs to {home}");
+                found.add(resource, key.at, text).about(*field).hint(format!("move `{field}` to {home}"));
+            }
+        }
+    };
+    for entry in &mesh.entries {
+        look(entry.resource, Some(entry.spec), "spec", MISPLACED);
+        look(entry.resource, entry.resource.root.get("metadata"), "metadata", MISPLACED);
+        for port in &entry.ports {
+            look(entry.resource, Some(port.node), "ports", MISPLACED);
+        }
+    }
+    for rule in &mesh.rules {
+        look(rule.resource, rule.resource.root.get("spec"), "spec", MISPLACED_IN_RULE);
+        for (policy, _) in super::connections::policies(rule) {
+            look(rule.resource, Some(policy), "trafficPolicy", MISPLACED_IN_RULE);
+            look(rule.resource, policy.get("connectionPool"), "connectionPool", MISPLACED_IN_RULE);
+        }
+    }
+}
+
+fn round_robin_with_endpoints(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
+    for entry in mesh.entries.iter().filter(|entry| entry.resolution == Some(Resolution::DnsRoundRobin)) {
+        let selector = entry.spec.entry("workloadSelector").map(|(key, _)| key.at);
+        let several =
+            entry.spec.entry("endpoints").filter(|_| entry.endpoints.len() > 1).map(|(key, _)| key.at);
+        if let Some(at) = several {
+            let text = format!("{} endpoints, where DNS_ROUND_ROBIN takes one", entry.endpoints.len());
+            found.add(entry.resource, at, text).edit(replace(entry.resolution_at(), "DNS"));
+        } else if let Some(at) = selector {
+            found.add(entry.resource, at, "a workloadSelector, where DNS_ROUND_ROBIN takes one endpoint");
+        }
+    }
+}
+
+fn unknown_resolution(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
+    for entry in mesh.entries.iter().filter(|entry| entry.resolution.is_none()) {
+        let at = entry.resolution_at();
+        let written = entry.spec.text_at("resolution").unwrap_or_default();
+        let meant = match written.to_ascii_uppercase().replace('-', "_").as_str() {
+            "STRICT_DNS" | "STRICT" => Some(Resolution::Dns),
+            "LOGICAL_DNS" | "LOGICAL" | "ROUND_ROBIN" => Some(Resolution::DnsRoundRobin),
+            upper => Resolution::parse(upper),
+        };
+        let text = format!("resolution {:?} is none of Istio's", crate::manifest::clip(written));
+        let draft = found.add(entry.resource, at, text);
+        if let Some(meant) = meant {
+            draft.hint(format!("write `resolution: {meant}`")).edit(replace(at, meant.as_str()));
+        }
+    }
+}
+
+fn none_with_target_port(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
+    let is = |port: &Port<'_>| port.target.is_some_and(|target| Some(target) != port.number);
+    for (entry, port) in ports(mesh, is).filter(|(entry, _)| entry.resolution == Some(Resolution::None)) {
+        let at = port.node.get("targetPort").map_or(port.node.at, |target| target.at);
+        let text =
+            format!("targetPort {} is not used: there is no resolution", port.target.unwrap_or_default());
+        found.add(entry.resource, at, text).about(port.number.unwrap_or_default().to_string());
+    }
+}
+
+fn none_tcp_without_addresses(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
+    for (entry, port) in ports(mesh, |port: &Port<'_>| port.is_tcp()) {
+        if entry.resolution == Some(Resolution::None) && !entry.has_addresses() {
+            let number = port.number.unwrap_or_default();
+            let text = format!("any address is let through on TCP port {number}");
+            found.add(entry.resource, port.node.at, text).about(number.to_string());
+        }
+    }
+}
+
+fn static_without_endpoints(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
+    for entry in mesh.entries.iter().filter(|entry| entry.resolution == Some(Resolution::Static)) {
+        if entry.endpoints.is_empty()
+            && entry.spec.get("workloadSelector").is_none()
+            && !entry.has_addresses()
+        {
+            found.add(entry.resource, entry.resolution_at(), "STATIC, and no endpoint is listed");
+        }
+    }
+}
+
+fn no_host_name(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
+    for entry in &mesh.entries {
+        for host in &entry.hosts {
+            match Host::parse(host.name.trim_start_matches("*.")) {
+                // A name that Istio would take and DNS would not, such as one with an underscore, is Istio's to judge.
+                Err(HostError::BadLabel { .. }) if !host.name.contains([':', '/', ' ']) => {}
+                Err(HostError::Wildcard { .. }) | Ok(_) => {}
+                Err(error) => {
+                    found.add(entry.resource, host.at, error.to_string()).about(host.name).hint(error.hint());
+                }
+            }
+        }
+    }
+}
+
+fn addresses_for_several_hosts(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
+    for entry in mesh.entries.iter().filter(|entry| entry.hosts.len() > 1 && entry.has_addresses()) {
+        if entry.ports.iter().any(Port::is_tcp) {
+            let first = entry.hosts.first().map_or("", |host| host.name);
+            let at = entry.spec.entry("addresses").map_or(entry.spec.at, |(key, _)| key.at);
+            let text = format!("by address only {first} is reached, of {} hosts", entry.hosts.len());
+            found.add(entry.resource, at, text);
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! Family EA7: rules that are never used: about no host, out of sight of the client, or one of two.
+
+use std::collections::BTreeMap;
+
+use super::Findings;
+use super::mesh::{DestRule, Mesh, Scope};
+use super::rule::Rule;
+use crate::Citation;
+use crate::finding::Severity;
+
+const VISIBILITY: Citation = Citation::docs(
+    "https://istio.io/latest/docs/ops/best-practices/traffic-management/#cross-namespace-configuration",
+);
+
+pub(super) const RULES: &[Rule] = &[
+    Rule {
+        code: "EA701",
+        name: "rule-without-host",
+        severity: Severity::Warning,
+        what: "a DestinationRule about an external host that no entry registers",
+        why: "its settings apply to nothing",
+        fix: "correct spec.host, or add the ServiceEntry to the audit",
+        source: &[
+            Citation::docs("https://istio.io/latest/docs/reference/config/analysis/"),
+            Citation::thread("https://github.com/istio/istio/issues/57329"),
+        ],
+        examples: include_str!("examples/EA701.yaml"),
+        check: rule_without_host,
+    },
+    Rule {
+        code: "EA702",
+        name: "rule-out-of-sight",
+        severity: Severity::Warning,
+        what: "a DestinationRule in a namespace where neither the entry nor a gateway for it is",
+        why: "a client looks in its own namespace, in the entry's and in the root namespace; through a gateway, the \
+              gateway is the client",
+        fix: "move the rule to the entry's namespace, or to the root namespace",
+        source: &[VISIBILITY, Citation::thread("https://github.com/istio/istio/issues/15556")],
+        examples: include_str!("examples/EA702.yaml"),
+        check: rule_out_of_sight,
+    },
+    Rule {
+        code: "EA703",
+        name: "two-rules-one-host",
+        severity: Severity::Warning,
+        what: "two DestinationRules of one namespace with a trafficPolicy for one host",
+        why: "only one of the two policies is used",
+        fix: "put both into one rule",
+        source: &[Citation::docs(
+            "https://istio.io/latest/docs/ops/best-practices/traffic-management/#split-virtual-services",
+        )],
+        examples: include_str!("examples/EA703.yaml"),
+        check: two_rules_one_host,
+    },
+    Rule {
+        code: "EA704",
+        name: "rule-not-exported",
+        severity: Severity::Warning,
+        what: "a DestinationRule that is not exported to a namespace that sees its entry",
+        why: "clients there reach the host without the rule's settings",
+        fix: "export the rule to where the entry is exported to",
+        source: &[VISIBILITY],
+        examples: include_str!("examples/EA704.yaml"),
+        check: rule_not_exported,
+    },
+];
+
+/// A name with dots that is not the cluster's own.
+fn is_external(host: &str) -> bool {
+    let inside =
+        [".local", ".svc", ".global", ".internal.istio.io"].iter().any(|suffix| host.ends_with(suffix));
+    // `reviews.prod` is Istio's short form of a Service.
+    host.matches('.').count() >= 2 && !inside && !host.contains(".svc.")
+}
+
+fn rule_without_host(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
+    if mesh.entries.is_empty() {
+        return;
+    }
+    let unmatched = mesh.rules.iter().filter(|rule| rule.entries.is_empty() && is_external(rule.host));
+    for rule in unmatched {
+        let covered = match rule.host.strip_prefix('*') {
+            Some(suffix) => mesh.hosts().any(|host| host.ends_with(suffix)),
+            None => !mesh.entries_for(rule.host).is_empty(),
+        };
+        if covered {
+            continue;
+        }
+        let near = mesh.hosts().filter_map(|host| Some((distance(host, rule.host, 2)?, host))).min();
+        let text = format!("no entry registers {}", rule.host);
+        let draft = found.add(rule.resource, rule.host_at, text).about(rule.host);
+        if let Some((_, near)) = near {
+            draft.hint(format!("did you mean {near}?")).edit(super::patch::replace(rule.host_at, near));
+        }
+    }
+}
+
+/// Insertions, deletions and exchanges that turn one text into the other; `None` beyond `most`.
+fn distance(one: &str, two: &str, most: usize) -> Option<usize> {
+    let (one, two) = (one.as_bytes(), two.as_bytes());
+    if one.len().abs_diff(two.len()) > most {
+        return None;
+    }
+    let mut row: Vec<usize> = (0..=two.len()).collect();
+    for (i, a) in one.iter().enumerate() {
+        let mut diagonal = i;
+        row[0] = i + 1;
+        for (j, b) in two.iter().enumerate() {
+            let exchanged = diagonal + usize::from(a != b);
+            diagonal = row[j + 1];
+            row[j + 1] = exchanged.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row.last().copied().filter(|distance| *distance <= most)
+}
+
+fn rule_out_of_sight(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
+    let gateways: Vec<_> = super::gateways::hops(mesh).collect();
+    for rule in mesh.rules.iter().filter(|rule| !rule.entries.is_empty()) {
+        let own = &*rule.resource.namespace;
+        let by_entry = mesh.entries_of(rule).any(|entry| *entry.resource.namespace == *own);
+        let by_gateway = gateways
+            .iter()
+            .any(|hop| hop.host == rule.host && hop.gateway.is_none_or(|gateway| *gateway.namespace == *own));
+        if by_entry || by_gateway || own == mesh.context.root_namespace {
+            continue;
+        }
+        let entry = mesh.entries_of(rule).next();
+        let home = entry.map_or("", |entry| &entry.resource.namespace);
+        let text =
+            format!("only clients in namespace {own:?} use it: the entry for {} is in {home:?}", rule.host);
+        let draft = found.add(rule.resource, rule.host_at, text).about(rule.host);
+        if let Some(entry) = entry {
+            draft.with(entry.resource, entry.spec.at);
+        }
+    }
+}
+
+fn two_rules_one_host(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
+    let mut first: BTreeMap<(&str, &str), &DestRule<'_>> = BTreeMap::new();
+    for rule in mesh.rules.iter().filter(|rule| rule.policy.is_some() && is_external(rule.host)) {
+        match first.entry((&rule.resource.namespace, rule.host)) {
+            std::collections::btree_map::Entry::Vacant(slot) => {
+                slot.insert(rule);
+            }
+            std::collections::btree_map::Entry::Occupied(other)
+                if other.get().resource.name != rule.resource.name =>
+            {
+                let other = other.get();
+                let text = format!("{} has a trafficPolicy for {} too", other.resource.name, rule.host);
+                found
+                    .add(rule.resource, rule.host_at, text)
+                    .about(rule.host)
+                    .with(other.resource, other.host_at);
+            }
+            std::collections::btree_map::Entry::Occupied(_) => {}
+        }
+    }
+}
+
+fn rule_not_exported(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
+    for rule in &mesh.rules {
+        let scope = Scope::of(rule.resource);
+        let Scope::Namespaces(_) = scope else { continue };
+        for entry in mesh.entries_of(rule) {
+            let unseen = match entry.scope() {
+                Scope::Everywhere => Some("every other namespace".to_owned()),
+                Scope::Namespaces(names) => {
+                    names.into_iter().find(|name| !scope.sees(name)).map(|name| format!("namespace {name:?}"))
+                }
+            };
+            let Some(unseen) = unseen else { continue };
+            let at = rule.resource.root.get("spec.exportTo").map_or(rule.host_at, |export| export.at);
+            let text = format!("{unseen} sees {} without this rule", rule.host);
+            found.add(rule.resource, at, text).about(rule.host).with(entry.resource, entry.spec.at);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn near_misses_are_within_two_strokes() {
+        assert_eq!(distance("api.partner.example", "api.partner.example", 2), Some(0));
+        assert_eq!(distance("api.partner.example", "api.partnr.example", 2), Some(1));
+        assert_eq!(distance("api.partner.example", "web.partner.example", 2), None);
+        assert_eq!(distance("", "ab", 2), Some(2));
+    }
+
+    #[test]
+    fn short_names_and_the_cluster_s_own_are_left_alone() {
+        for (host, external) in [
+            ("api.partner.example", true),
+            ("*.partner.example", true),
+            ("reviews", false),
+            ("reviews.prod", false),
+            ("reviews.prod.svc.cluster.local", false),
+        ] {
+            assert_eq!(is_external(host), external, "{host}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn distance_is_symmetric(one in "[ab.]{0,8}", two in "[ab.]{0,8}") {
+            prop_assert_eq!(distance(&one, &two, 9), distance(&two, &one, 9));
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! Family EA6: wildcard hosts and `DYNAMIC_DNS`, with what each version and kind of proxy can do.
+
+use super::Findings;
+use super::mesh::{Entry, EntryHost, Mesh, Port};
+use super::rule::Rule;
+use crate::finding::Severity;
+use crate::{Citation, ProxyKind, Resolution, Version};
+
+const SERVICE_ENTRY: Citation = Citation::docs(
+    "https://istio.io/latest/docs/reference/config/networking/service-entry/#ServiceEntry-Resolution",
+);
+
+pub(super) const RULES: &[Rule] = &[
+    Rule {
+        code: "EA601",
+        name: "wildcard-on-dns",
+        severity: Severity::Error,
+        what: "a wildcard host with resolution DNS or DNS_ROUND_ROBIN and no endpoints",
+        why: "nobody can ask DNS for all names at once: the entry is refused",
+        fix: "list the names, write `resolution: NONE` for a sidecar, or DYNAMIC_DNS (sidecars from Istio 1.30 on)",
+        source: &[SERVICE_ENTRY, Citation::thread("https://github.com/istio/istio/issues/13241")],
+        examples: include_str!("examples/EA601.yaml"),
+        check: wildcard_on_dns,
+    },
+    Rule {
+        code: "EA602",
+        name: "dynamic-dns-misused",
+        severity: Severity::Error,
+        what: "DYNAMIC_DNS with a host that is no wildcard, or with endpoints",
+        why: "it is for wildcard hosts, whose names the requests bring along; endpoints are not used",
+        fix: "write `resolution: DNS` for plain names, and remove the endpoints",
+        source: &[SERVICE_ENTRY],
+        examples: include_str!("examples/EA602.yaml"),
+        check: dynamic_dns_misused,
+    },
+    Rule {
+        code: "EA603",
+        name: "dynamic-dns-too-early",
+        severity: Severity::Error,
+        what: "DYNAMIC_DNS on a version that cannot do it yet",
+        why: "HTTP through a waypoint came with Istio 1.28, TLS by SNI with 1.29 behind a flag, sidecars with 1.30",
+        fix: "upgrade Istio, or list the names",
+        source: &[Citation::docs(
+            "https://istio.io/latest/news/releases/1.30.x/announcing-1.30/change-notes/",
+        )],
+        examples: include_str!("examples/EA603.yaml"),
+        check: dynamic_dns_too_early,
+    },
+    Rule {
+        code: "EA604",
+        name: "dynamic-dns-behind-gateway",
+        severity: Severity::Error,
+        what: "DYNAMIC_DNS behind an egress gateway",
+        why: "egress gateways do not support it",
+        fix: "list the names, with `resolution: DNS`",
+        source: &[Citation::thread("https://github.com/istio/istio/issues/61831")],
+        examples: include_str!("examples/EA604.yaml"),
+        check: dynamic_dns_behind_gateway,
+    },
+    Rule {
+        code: "EA605",
+        name: "wildcard-tcp",
+        severity: Severity::Error,
+        what: "a wildcard host with a TCP port and no addresses",
+        why: "TCP carries no name, so the entry lets any address through on that port",
+        fix: "use TLS, or list the addresses",
+        source: &[
+            Citation::docs("https://istio.io/latest/docs/reference/config/analysis/ist0134/"),
+            Citation::thread("https://github.com/istio/istio.io/issues/2766"),
+        ],
+        examples: include_str!("examples/EA605.yaml"),
+        check: wildcard_tcp,
+    },
+    Rule {
+        code: "EA606",
+        name: "dynamic-dns-trusts-sni",
+        severity: Severity::Info,
+        what: "DYNAMIC_DNS on a TLS port",
+        why: "the proxy connects to whatever name the client writes into the SNI, and it needs the feature flag \
+              ENABLE_WILDCARD_HOST_SERVICE_ENTRIES_FOR_TLS",
+        fix: "list the names where the clients are not to be trusted",
+        source: &[Citation::thread("https://github.com/istio/istio/pull/57972")],
+        examples: include_str!("examples/EA606.yaml"),
+        check: dynamic_dns_trusts_sni,
+    },
+];
+
+fn wildcards<'m, 'a>(entry: &'m Entry<'a>) -> impl Iterator<Item = &'m EntryHost<'a>> {
+    entry.hosts.iter().filter(|host| host.name.starts_with('*'))
+}
+
+fn dynamic<'m, 'a>(mesh: &'m Mesh<'a>) -> impl Iterator<Item = &'m Entry<'a>> {
+    mesh.entries.iter().filter(|entry| entry.resolution == Some(Resolution::DynamicDns))
+}
+
+fn wildcard_on_dns(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
+    for entry in mesh.entries.iter().filter(|entry| entry.is_dns() && entry.endpoints.is_empty()) {
+        for host in wildcards(entry) {
+            let resolution = entry.resolution.map_or("", Resolution::as_str);
+            let text = format!("{} cannot be looked up, which {resolution} is to do", host.name);
+            found.add(entry.resource, host.at, text).about(host.name);
+        }
+    }
+}
+
+fn dynamic_dns_misused(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
+    for entry in dynamic(mesh) {
+        for host in entry.hosts.iter().filter(|host| !host.name.starts_with('*')) {
+            let text = format!("{} is no wildcard", host.name);
+            found.add(entry.resource, host.at, text).about(host.name);
+        }
+        if let Some((key, _)) = entry.spec.entry("endpoints") {
+            found.add(entry.resource, key.at, "endpoints are not used with DYNAMIC_DNS").about("endpoints");
+        }
+    }
+}
+
+fn dynamic_dns_too_early(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
+    let Some(istio) = mesh.context.platform.istio_version else { return };
+    let sidecar = mesh.context.platform.proxy_kind == ProxyKind::Sidecar;
+    for entry in dynamic(mesh) {
+        let tls = entry.ports.iter().any(Port::is_tls);
+        let (since, what) = match (sidecar, tls) {
+            (true, _) => (Version::new(1, 30), "in sidecars"),
+            (false, true) => (Version::new(1, 29), "for TLS"),
+            (false, false) => (Version::new(1, 28), "at all"),
+        };
+        if istio < since {
+            let text = format!("Istio {istio} cannot do DYNAMIC_DNS {what}: that takes {since}");
+            found.add(entry.resource, entry.resolution_at(), text);
+        }
+    }
+}
+
+fn dynamic_dns_behind_gateway(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
+    for hop in super::gateways::hops(mesh) {
+        for entry in mesh
+            .entries_for(hop.host)
+            .into_iter()
+            .filter(|entry| entry.resolution == Some(Resolution::DynamicDns))
+        {
+            let text = format!("{} is routed to by a gateway", hop.host);
+            found.add(entry.resource, entry.resolution_at(), text).about(hop.host).with(hop.service, hop.at);
+        }
+    }
+}
+
+fn wildcard_tcp(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
+    for entry in mesh.entries.iter().filter(|entry| !entry.has_addresses() && entry.endpoints.is_empty()) {
+        let Some(host) = wildcards(entry).next() else { continue };
+        for port in entry.ports.iter().filter(|port| port.is_tcp()) {
+            let number = port.number.unwrap_or_default();
+            let text = format!("TCP port {number} of {} takes any address", host.name);
+            found.add(entry.resource, port.node.at, text).about(number.to_string());
+        }
+    }
+}
+
+fn dynamic_dns_trusts_sni(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
+    for entry in dynamic(mesh).filter(|entry| entry.ports.iter().any(Port::is_tls)) {
+        found.add(
+            entry.resource,
+            entry.resolution_at(),
+            "the client's SNI decides where the proxy connects to",
+        );
+    }
+}

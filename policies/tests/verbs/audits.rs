@@ -1,0 +1,242 @@
+//! The audit against its own table: every example that is to fire does, at a place in its file; every other is silent.
+//! What the tool generates is clean, and what `--fix` writes mends what it was for.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use policies::audit::{
+    Audit, Baseline, Context, Example, ExampleDns, Known, RULES, Rule, apply, audit, rule,
+};
+use policies::finding::{Finding, Severity};
+use policies::manifest::{Loaded, manifests_for, render};
+use policies::{Host, LookupFamily, Platform, Protocol, ProxyKind, ResolutionClass, Settings};
+
+use crate::seen::Seen;
+
+fn rules() -> impl Iterator<Item = &'static Rule> {
+    RULES.iter().copied().flatten()
+}
+
+/// A family that answers as the example says: `per_answer` addresses, the next ones of the pool each time.
+fn seen(dns: &ExampleDns<'_>) -> Seen {
+    let wrap = dns.pool.clamp(1, 250);
+    let draws: Vec<Vec<u8>> = (0..if dns.per_answer == 0 { 0 } else { 8 })
+        .map(|turn| {
+            let mut set: Vec<u8> = (0..dns.per_answer)
+                .map(|i| u8::try_from((turn * dns.per_answer + i) % wrap).unwrap())
+                .collect();
+            set.sort_unstable();
+            set
+        })
+        .collect();
+    let coverage = if dns.class == ResolutionClass::RotatingPool { 0.1 } else { 1.0 };
+    Seen {
+        class: dns.class,
+        traits: dns.traits.clone(),
+        draws,
+        order_changes: 0,
+        ttl: (dns.ttl, dns.ttl),
+        pool: Some((dns.pool, coverage)),
+    }
+}
+
+fn known(dns: &ExampleDns<'_>) -> Known {
+    let family = |seen: Seen| (seen.observation(dns.host), seen.classification(dns.host));
+    let v6 = Seen::new(ResolutionClass::SingleVip, &[&[6], &[6]]);
+    Known { a: family(seen(dns)), aaaa: dns.aaaa_only.then(|| family(v6)) }
+}
+
+fn context(flags: &[&str]) -> Context {
+    let mut context = Context::default();
+    for pair in flags.chunks(2) {
+        let [flag, value] = pair else { panic!("{flags:?}: a flag without a value") };
+        match *flag {
+            "--istio-version" => context.platform.istio_version = Some(value.parse().unwrap()),
+            "--envoy-version" => context.platform.envoy_version = Some(value.parse().unwrap()),
+            "--proxy" if *value == "sidecar" => context.platform.proxy_kind = ProxyKind::Sidecar,
+            "--proxy" if *value == "ambient" => context.platform.proxy_kind = ProxyKind::Ambient,
+            "--lookup-family" if *value == "all" => context.platform.lookup_family = LookupFamily::All,
+            "--failover-target" => {
+                context.failover_target =
+                    Some(Duration::from_secs(value.trim_end_matches('s').parse().unwrap()));
+            }
+            "--proxies" => context.proxies = value.parse().unwrap(),
+            "--root-namespace" => (*value).clone_into(&mut context.root_namespace),
+            _ => panic!("{flag} {value}"),
+        }
+    }
+    context
+}
+
+fn load(yaml: &str) -> Loaded {
+    let mut loaded = Loaded::default();
+    loaded.add("example.yaml", yaml.as_bytes());
+    assert_eq!(loaded.problems, [], "{yaml}");
+    loaded
+}
+
+fn run(yaml: &str, example: &Example<'_>) -> Audit {
+    let known: BTreeMap<Host, Known> =
+        example.dns.iter().map(|dns| (Host::parse(dns.host).unwrap(), known(dns))).collect();
+    audit(&load(yaml), &known, &context(&example.flags), None)
+}
+
+#[test]
+fn every_rule_fires_where_it_says_and_nowhere_else() {
+    let mut wrong = Vec::new();
+    for rule in rules() {
+        for example in rule.examples() {
+            let found = run(example.yaml, &example);
+            let own = found.findings.iter().filter(|finding| finding.code == rule.code).count();
+            if example.fires != (own > 0) {
+                let others: Vec<&str> = found.findings.iter().map(|finding| finding.code.as_str()).collect();
+                wrong.push(format!("{} {:?} fires: {own} times, with {others:?}", rule.code, example.title));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn a_finding_stands_at_its_place_with_all_that_it_needs() {
+    for rule in rules() {
+        for example in rule.examples().iter().filter(|example| example.fires) {
+            let lines: Vec<&str> = example.yaml.lines().collect();
+            for finding in run(example.yaml, example).findings {
+                let Finding { at, message, hint, evidence, .. } = &finding;
+                let line = lines.get(at.line as usize - 1).copied().unwrap_or_default();
+                assert!(at.column as usize <= line.chars().count(), "{} {at}: {line:?}", finding.code);
+                assert!(!message.ends_with('.') && !hint.is_empty() && !evidence.is_empty(), "{finding:?}");
+                assert!(!format!("{message}{hint}").contains("  "), "{finding:?}");
+                assert!(!at.name.is_empty());
+            }
+        }
+    }
+}
+
+#[test]
+fn the_table_is_in_order_and_complete() {
+    let codes: Vec<&str> = rules().map(|rule| rule.code).collect();
+    assert!(codes.is_sorted() && codes.iter().collect::<BTreeSet<_>>().len() == codes.len(), "{codes:?}");
+    let names: BTreeSet<&str> = rules().map(|rule| rule.name).collect();
+    assert_eq!(names.len(), codes.len());
+    for rule in rules() {
+        let count = |fires: bool| rule.examples().iter().filter(|example| example.fires == fires).count();
+        assert!(count(true) >= 3 && count(false) >= 3, "{}: three of each", rule.code);
+        assert!(!rule.source.is_empty() && !rule.why.contains("  "), "{}", rule.code);
+        for (index, line) in rule.examples().iter().flat_map(|example| example.yaml.lines()).enumerate() {
+            assert!(!line.starts_with("# dns") && !line.starts_with("# flags"), "{} line {index}", rule.code);
+        }
+    }
+    assert!(rule("ea101").is_some() && rule("EA999").is_none());
+}
+
+#[test]
+fn an_edit_parses_and_takes_its_finding_away() {
+    let mut edited = BTreeSet::new();
+    for rule in rules() {
+        for example in rule.examples() {
+            for finding in run(example.yaml, &example).findings.iter().filter(|found| !found.edits.is_empty())
+            {
+                let mended = apply(example.yaml, &finding.edits);
+                assert_ne!(mended, example.yaml);
+                let left = run(&mended, &example).findings;
+                let same = |other: &Finding| other.fingerprint() == finding.fingerprint();
+                assert!(!left.iter().any(same), "{} stays in:\n{mended}", finding.code);
+                edited.insert(finding.code.clone());
+            }
+        }
+    }
+    assert!(edited.len() >= 10, "{edited:?}");
+}
+
+#[test]
+fn comments_and_formatting_outlive_a_fix() {
+    let yaml = "# ours\napiVersion: networking.istio.io/v1 # v1\nkind: ServiceEntry\nmetadata: {name: api}\nspec:\n  \
+                hosts:   [api.partner.example]\n  resolution: 'strict_dns' # äöü, see wiki\n  ports: []\n";
+    let found = run(yaml, &Example { title: "", fires: true, dns: Vec::new(), flags: Vec::new(), yaml });
+    let edits: Vec<_> = found.findings.iter().flat_map(|finding| finding.edits.clone()).collect();
+    assert_eq!(apply(yaml, &edits), yaml.replace("'strict_dns'", "DNS"));
+}
+
+#[test]
+fn what_the_tool_generates_is_clean() {
+    let classes = [
+        ("one.partner.example", ResolutionClass::SingleVip, 1, 1),
+        ("two.partner.example", ResolutionClass::FixedMultiIp, 2, 2),
+        ("part.partner.example", ResolutionClass::FixedMultiIp, 2, 6),
+        ("pool.partner.example", ResolutionClass::RotatingPool, 8, 400),
+    ];
+    let dns: Vec<ExampleDns<'_>> = classes
+        .iter()
+        .map(|&(host, class, per_answer, pool)| ExampleDns {
+            host,
+            class,
+            per_answer,
+            pool,
+            ttl: 30,
+            traits: Vec::new(),
+            aaaa_only: false,
+        })
+        .collect();
+    for version in ["1.36.4", "1.38.3", "1.39.3", "1.40.0"] {
+        for protocol in Protocol::ALL {
+            for failover_target in [None, Some(Duration::from_secs(60))] {
+                let platform =
+                    Platform { envoy_version: Some(version.parse().unwrap()), ..Platform::default() };
+                let settings = Settings {
+                    protocol,
+                    port: protocol.default_port().unwrap_or(5432),
+                    failover_target,
+                    ..Settings::default()
+                };
+                let advice: Vec<_> =
+                    dns.iter().map(|dns| seen(dns).advice(dns.host, &platform, &settings)).collect();
+                let known: BTreeMap<Host, Known> =
+                    dns.iter().map(|dns| (Host::parse(dns.host).unwrap(), known(dns))).collect();
+                for group in [false, true] {
+                    // Two TCP entries on one port collide, as their caveat says: one at a time.
+                    let batches: Vec<&[_]> =
+                        if protocol == Protocol::Tcp { advice.chunks(1).collect() } else { vec![&advice] };
+                    for batch in batches {
+                        let yaml = render(&manifests_for(batch, group), "header").unwrap();
+                        let context =
+                            Context { platform: platform.clone(), failover_target, ..Context::default() };
+                        let found = audit(&load(&yaml), &known, &context, None).findings;
+                        assert_eq!(found, [], "{version} {protocol:?} {group}\n{yaml}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn annotations_and_baselines_keep_known_findings_quiet() {
+    let example = rule("EA501").unwrap().examples().remove(0);
+    let before = run(example.yaml, &example);
+    assert_eq!((before.findings.len(), before.suppressed), (1, 0));
+    let baseline = Baseline::of(&before.findings);
+    let moved = format!("# a line more\n\n{}", example.yaml);
+    let again = audit(&load(&moved), &BTreeMap::new(), &Context::default(), Some(&baseline));
+    assert_eq!((again.findings.len(), again.baselined), (0, 1), "lines may move");
+    let twice = format!("{}\n---\n{}", example.yaml, example.yaml);
+    let more = audit(&load(&twice), &BTreeMap::new(), &Context::default(), Some(&baseline));
+    assert_eq!((more.findings.len(), more.baselined), (1, 1), "a second one of the kind is new");
+    let mended = example.yaml.replace("TCP", "TLS");
+    let gone = audit(&load(&mended), &BTreeMap::new(), &Context::default(), Some(&baseline));
+    assert_eq!(gone.stale_baseline.len(), 1);
+    let json = serde_json::to_string(&baseline).unwrap();
+    assert_eq!(serde_json::from_str::<Baseline>(&json).unwrap(), baseline);
+}
+
+#[test]
+fn severities_follow_the_case() {
+    let of = |code: &str, title: &str| {
+        let example = rule(code).unwrap().examples().into_iter().find(|found| found.title == title).unwrap();
+        run(example.yaml, &example).findings.into_iter().find(|found| found.code == code).unwrap().severity
+    };
+    assert_eq!(of("EA204", "one VIP, 100 %"), Severity::Error);
+    assert_eq!(of("EA204", "one VIP, 50 %"), Severity::Info);
+    assert_eq!(of("EA301", "beside tcp settings"), Severity::Warning);
+}
