@@ -93,7 +93,7 @@ pub struct Pattern {
     pub answer_size: f64,
     /// Addresses listed at any one time, a lower bound: what ejection percentages are counted from.
     pub members: usize,
-    /// Estimated addresses in all.
+    /// Addresses in all: estimated for a rotating pool, as seen for a small one.
     pub pool: usize,
 }
 

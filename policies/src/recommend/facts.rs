@@ -19,7 +19,7 @@ pub(super) struct Facts {
     pub(super) members: usize,
     /// All addresses seen, sorted.
     pub(super) union: Vec<IpAddr>,
-    /// Estimated addresses in all.
+    /// Addresses in all: estimated for a rotating pool, as seen for a small one.
     pub(super) pool: usize,
     /// Estimated share of the pool that was seen.
     pub(super) coverage: f64,
@@ -60,7 +60,10 @@ impl Facts {
             traits: family.classification.traits.clone(),
             answer_size: ratio(draws.iter().sum(), draws.len()),
             members,
-            pool: seen.pool.map_or(union.len(), |pool| pool.estimate),
+            pool: match family.classification.class {
+                ResolutionClass::RotatingPool => seen.pool.map_or(union.len(), |pool| pool.estimate),
+                _ => union.len(),
+            },
             coverage: seen.pool.map_or(0.0, |pool| pool.coverage),
             replaced: replaced_per_draw(seen),
             differs: share_that_differs(seen),

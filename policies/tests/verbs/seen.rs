@@ -1,13 +1,14 @@
 //! Observations in short form: what a test says of a family becomes a whole [`Observation`].
 
-use std::collections::BTreeSet;
 use std::net::IpAddr;
+use std::time::Duration;
 
-use jiff::Timestamp;
-use policies::observe::{AddressSeen, Draw, PoolEstimate, SourceSeen, Span, TtlSeen};
+use jiff::{SignedDuration, Timestamp};
+use policies::observe::PoolEstimate;
 use policies::{
-    Classification, Family, Host, Observation, Observed, Platform, Recommendation, RecordType,
-    ResolutionClass, Settings, Trait, Vantage, recommend,
+    Answer, Classification, DnsSample, Family, Host, Observation, ObservationWindow, Observed, Outcome,
+    Platform, Recommendation, RecordType, ResolutionClass, Settings, Source, Trait, Vantage, observe,
+    recommend,
 };
 
 /// What a window showed of one family, in short.
@@ -28,73 +29,45 @@ impl Seen {
         Self { class, traits: Vec::new(), draws, order_changes: 0, ttl: (30, 30), pool: None }
     }
 
+    /// The facts of a window in which an authority gave these draws, one a second.
     pub(crate) fn observation(&self, host: &str) -> Observation {
-        let sets: Vec<Vec<IpAddr>> = self
-            .draws
-            .iter()
-            .map(|draw| draw.iter().map(|octet| IpAddr::from([192, 0, 2, *octet])).collect())
-            .collect();
-        let union: BTreeSet<IpAddr> = sets.iter().flatten().copied().collect();
-        let overlaps: Vec<usize> = sets
-            .windows(2)
-            .map(|pair| pair[1].iter().filter(|addr| pair[0].contains(addr)).count())
-            .collect();
-        let sizes: Vec<usize> = sets.iter().map(Vec::len).collect();
-        let mut sorted = sizes.clone();
-        sorted.sort_unstable();
-        let median = sorted.get(sorted.len().saturating_sub(1) / 2).copied().unwrap_or(0);
-        Observation {
-            host: Host::parse(host).unwrap(),
-            record_type: RecordType::A,
-            started_at: Timestamp::UNIX_EPOCH,
-            ended_at: Timestamp::UNIX_EPOCH,
-            queries: sets.len(),
-            outcomes: Vec::new(),
-            truncated: 0,
-            addresses: union
-                .iter()
-                .map(|addr| AddressSeen { addr: *addr, draws: 1, presence: 0.5, first: 0.5 })
-                .collect(),
-            answer_size: Span {
-                min: sorted.first().copied().unwrap_or(0),
-                median,
-                max: sorted.last().copied().unwrap_or(0),
-            },
-            distinct_sets: sets.iter().collect::<BTreeSet<_>>().len(),
-            set_changes: sets.windows(2).filter(|pair| pair[0] != pair[1]).count(),
-            order_changes: self.order_changes,
-            flips: Vec::new(),
-            ttl: (!sets.is_empty()).then_some(TtlSeen {
-                strict_s: self.ttl.0,
-                logical_s: self.ttl.1,
-                lowest_s: self.ttl.0,
-                highest_s: self.ttl.1,
-            }),
-            mean_overlap: if overlaps.is_empty() {
-                0.0
+        let server = "192.0.2.53:53".parse().unwrap();
+        let source = Source { server, vantage: Vantage::Authority, ecs: None, name: None };
+        let start = Timestamp::UNIX_EPOCH;
+        let mut window =
+            ObservationWindow::new(Host::parse(host).unwrap(), RecordType::A, vec![source], start);
+        for draw in &self.draws {
+            let at = window.ended_at + SignedDuration::from_secs(1);
+            let answers: Vec<Answer> = (0..)
+                .zip(draw)
+                .map(|(place, octet)| Answer {
+                    addr: IpAddr::from([192, 0, 2, *octet]),
+                    ttl: if place == 0 { self.ttl.1 } else { self.ttl.0 },
+                })
+                .collect();
+            let outcome = if answers.is_empty() {
+                Outcome::NoData
             } else {
-                f64::from(u32::try_from(overlaps.iter().sum::<usize>()).unwrap())
-                    / f64::from(u32::try_from(overlaps.len()).unwrap())
-            },
-            resolvers_disagree: false,
-            pool: self.pool.map(|(estimate, coverage)| PoolEstimate {
-                seen: union.len(),
-                estimate,
-                low: union.len(),
-                high: None,
-                coverage,
-            }),
-            sources: vec![SourceSeen {
+                Outcome::Answered { answers, cname_chain: Vec::new() }
+            };
+            window.samples.push(DnsSample {
+                at,
                 source: 0,
-                vantage: Vantage::Authority,
-                queries: sets.len(),
-                answered: sets.len(),
-                draws: sets.len(),
-                addresses: union.len(),
-            }],
-            cname_chains: Vec::new(),
-            draws: sets.into_iter().map(|set| Draw { at: Timestamp::UNIX_EPOCH, source: 0, set }).collect(),
+                rtt: Duration::from_millis(1),
+                outcome,
+                response: None,
+            });
+            window.ended_at = at;
         }
+        let mut seen = observe(&window);
+        seen.order_changes = self.order_changes;
+        seen.flips.clear();
+        if let Some((estimate, coverage)) = self.pool {
+            let seen_addresses = seen.addresses.len();
+            let low = seen_addresses;
+            seen.pool = Some(PoolEstimate { seen: seen_addresses, estimate, low, high: None, coverage });
+        }
+        seen
     }
 
     pub(crate) fn classification(&self, host: &str) -> Classification {
