@@ -163,6 +163,24 @@ impl Plan {
         classify(&self.observation(now), &self.policy)
     }
 
+    /// The name to ask for.
+    #[must_use]
+    pub fn host(&self) -> &Host {
+        &self.window.host
+    }
+
+    /// The record type to ask for.
+    #[must_use]
+    pub fn record_type(&self) -> RecordType {
+        self.window.record_type
+    }
+
+    /// What a step's index means.
+    #[must_use]
+    pub fn sources(&self) -> &[Source] {
+        &self.window.sources
+    }
+
     /// Lookups so far.
     #[must_use]
     pub fn queries(&self) -> usize {

@@ -4,7 +4,6 @@
 use std::time::Duration;
 
 use anyhow::Context;
-use probes::envoy::bootstrap::HttpVersion;
 use probes::envoy::install::{default_cache, obtain};
 use probes::envoy::{Binary, EnvoyVersion};
 use probes::evidence::{Evidence, Topology, Verdict};
@@ -86,28 +85,4 @@ async fn ejections_are_forgotten_as_known() {
 #[tokio::test(flavor = "multi_thread")]
 async fn streams_survive_the_drain_switch_and_several_flips() {
     assert_as_known(&run(&["drain-switch", "long-stream"], &[NEW], &everything()).await.unwrap());
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn changing_answers_churn_as_known() {
-    assert_as_known(&run(&["rotation-churn", "order-churn"], &[OLD, NEW], &everything()).await.unwrap());
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn outages_and_refreshes_are_as_known() {
-    assert_as_known(&run(&["dns-outage", "ttl-refresh"], &[NEW], &everything()).await.unwrap());
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_failover_takes_its_parts() {
-    assert_as_known(&run(&["failover-time"], &[NEW], &everything()).await.unwrap());
-}
-
-/// The guide's real environment: client, sidecar, mutual TLS, egress gateway, backend.
-#[tokio::test(flavor = "multi_thread")]
-async fn the_egress_gateway_behaves_as_the_sidecar_does() {
-    let gateway =
-        Selection { topologies: vec![Topology::Gateway], http: vec![HttpVersion::H1], ..everything() };
-    let ids = ["in-flight-flip", "keepalive-pinning", "multi-a-spread", "dead-ip", "flip-record"];
-    assert_as_known(&run(&ids, &[NEW], &gateway).await.unwrap());
 }

@@ -1,0 +1,314 @@
+//! The queries that share one socket to one server. Tickets (query bytes and a place for the answer) come in from any
+//! task; a task of the lane's own sends them in batches, matches the answers by id and question, and gives up on
+//! those that take too long. A lane ends when nothing is awaited or after [`LIFETIME`] queries, and the next one has
+//! a port of its own. Opened by `exchange`.
+
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use policies::Malformed;
+use tokio::net::UdpSocket;
+use tokio::sync::{Notify, Semaphore, oneshot};
+use tokio::time::{Instant, sleep_until};
+
+use super::pace::Pace;
+use super::{Exchanged, Failure, Sending, batch};
+use crate::wire;
+
+/// Queries that one port carries: enough that opening a socket costs nothing per query, few enough of the 65,536 ids
+/// that a fresh one is found at once.
+const LIFETIME: usize = 4096;
+
+/// A query, and where its answer is awaited.
+pub(super) struct Ticket {
+    pub(super) request: Vec<u8>,
+    pub(super) reply: oneshot::Sender<Exchanged>,
+}
+
+/// The end of a lane that lookups see.
+pub(super) struct Lane {
+    inbox: Mutex<Inbox>,
+    filled: Notify,
+}
+
+struct Inbox {
+    tickets: VecDeque<Ticket>,
+    /// Tickets that may still be taken; 0 once the lane has ended.
+    room: usize,
+}
+
+impl Lane {
+    pub(super) fn with(ticket: Ticket) -> Arc<Self> {
+        let inbox = Inbox { tickets: VecDeque::from([ticket]), room: LIFETIME - 1 };
+        Arc::new(Self { inbox: Mutex::new(inbox), filled: Notify::new() })
+    }
+
+    /// Queues a ticket, or gives it back where the lane takes no more.
+    pub(super) fn push(&self, ticket: Ticket) -> Result<(), Ticket> {
+        let mut inbox = self.lock();
+        if inbox.room == 0 {
+            return Err(ticket);
+        }
+        inbox.room -= 1;
+        inbox.tickets.push_back(ticket);
+        if inbox.tickets.len() == 1 {
+            self.filled.notify_one();
+        }
+        Ok(())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inbox> {
+        self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The lane's own side, from its first query to its last answer.
+pub(super) struct Trip {
+    lane: Arc<Lane>,
+    server: SocketAddr,
+    pace: Arc<Pace>,
+    timeout: Duration,
+    in_flight: usize,
+    /// Taken from the inbox.
+    queue: VecDeque<Ticket>,
+    /// Paced and numbered, for the kernel to take.
+    ready: VecDeque<(u16, Ticket)>,
+    /// By id. What is answered or given up stays as `None`, so that a late or second answer is known for what it is.
+    sent: HashMap<u16, Option<Sent>>,
+    awaited: usize,
+    /// In the order in which they were sent, which is the order in which they time out.
+    deadlines: VecDeque<(Instant, u16)>,
+}
+
+struct Sent {
+    ticket: Ticket,
+    at: Timestamp,
+    since: Instant,
+    malformed: Option<Malformed>,
+}
+
+/// What sending waits for.
+enum Blocked {
+    No,
+    Kernel,
+    Pace(Instant),
+}
+
+impl Trip {
+    pub(super) fn new(lane: Arc<Lane>, server: SocketAddr, pace: Arc<Pace>, sending: &Sending) -> Self {
+        Self {
+            lane,
+            server,
+            pace,
+            timeout: sending.timeout,
+            in_flight: sending.in_flight.max(1),
+            queue: VecDeque::new(),
+            ready: VecDeque::new(),
+            sent: HashMap::new(),
+            awaited: 0,
+            deadlines: VecDeque::new(),
+        }
+    }
+
+    pub(super) async fn run(mut self, sockets: Arc<Semaphore>) {
+        let _open = sockets.acquire().await;
+        let Ok(socket) = connect(self.server).await else { return self.abandon() };
+        let mut alarm = pin!(sleep_until(Instant::now() + self.timeout));
+        loop {
+            self.expire();
+            self.take_inbox();
+            let blocked = self.send(&socket);
+            if self.is_over() {
+                return;
+            }
+            let deadline = self.deadlines.front().map(|(deadline, _)| *deadline);
+            let wake = if let Blocked::Pace(at) = blocked {
+                deadline.map_or(at, |d| d.min(at)).into()
+            } else {
+                deadline
+            };
+            if let Some(wake) = wake.filter(|wake| *wake != alarm.deadline()) {
+                alarm.as_mut().reset(wake);
+            }
+            tokio::select! {
+                ready = socket.readable() => if ready.is_ok() { self.receive(&socket) },
+                () = self.lane.filled.notified() => {}
+                _ = socket.writable(), if matches!(blocked, Blocked::Kernel) => {}
+                () = alarm.as_mut() => {}
+            }
+        }
+    }
+
+    fn take_inbox(&mut self) {
+        let mut inbox = self.lane.lock();
+        self.queue.append(&mut inbox.tickets);
+    }
+
+    /// Ends the lane where nothing is left to wait for.
+    fn is_over(&mut self) -> bool {
+        if self.awaited > 0 || !self.queue.is_empty() || !self.ready.is_empty() {
+            return false;
+        }
+        let mut inbox = self.lane.lock();
+        let over = inbox.tickets.is_empty();
+        if over {
+            inbox.room = 0;
+        }
+        over
+    }
+
+    fn abandon(mut self) {
+        self.lane.lock().room = 0;
+        self.take_inbox();
+        for ticket in self.queue {
+            let _ = ticket.reply.send(Exchanged::unsent(Failure::Unreachable));
+        }
+    }
+
+    /// Sends what the window, the pace and the kernel allow.
+    fn send(&mut self, socket: &UdpSocket) -> Blocked {
+        loop {
+            let now = Instant::now();
+            let paused = self.make_ready(now);
+            if self.ready.is_empty() {
+                return paused.map_or(Blocked::No, Blocked::Pace);
+            }
+            let requests: Vec<&[u8]> = self.ready.iter().map(|(_, ticket)| &*ticket.request).collect();
+            match batch::send(socket, &requests) {
+                Ok(count) => self.await_answers(count, now),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Blocked::Kernel,
+                // An ICMP message about earlier queries; this one is still to be sent.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => self.give_up_all(),
+                Err(_) => {
+                    if let Some((_, ticket)) = self.ready.pop_front() {
+                        let _ = ticket.reply.send(Exchanged::unsent(Failure::Unreachable));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Moves what may go now from the queue to `ready`, each with an id that this port has not used. Says when the
+    /// pace allows more.
+    fn make_ready(&mut self, now: Instant) -> Option<Instant> {
+        while self.ready.len() < batch::BATCH && self.awaited + self.ready.len() < self.in_flight {
+            while self.queue.front().is_some_and(|ticket| ticket.reply.is_closed()) {
+                self.queue.pop_front();
+            }
+            if self.queue.is_empty() {
+                break;
+            }
+            if let Err(at) = self.pace.take(now) {
+                return Some(at);
+            }
+            let Some(mut ticket) = self.queue.pop_front() else { break };
+            let id = self.fresh_id();
+            ticket.request[..2].copy_from_slice(&id.to_be_bytes());
+            self.ready.push_back((id, ticket));
+        }
+        None
+    }
+
+    fn fresh_id(&mut self) -> u16 {
+        loop {
+            let id = rand::random();
+            if let Entry::Vacant(free) = self.sent.entry(id) {
+                free.insert(None);
+                return id;
+            }
+        }
+    }
+
+    fn await_answers(&mut self, count: usize, since: Instant) {
+        let at = Timestamp::now();
+        for (id, ticket) in self.ready.drain(..count) {
+            self.sent.insert(id, Some(Sent { ticket, at, since, malformed: None }));
+            self.deadlines.push_back((since + self.timeout, id));
+            self.awaited += 1;
+        }
+    }
+
+    fn receive(&mut self, socket: &UdpSocket) {
+        // Each error that is read clears one that is pending, so this ends.
+        while batch::receive(socket, |datagram| self.arrived(datagram)).is_err() {
+            self.give_up_all();
+        }
+    }
+
+    fn arrived(&mut self, datagram: &[u8]) {
+        let id = datagram.first_chunk().map(|id| u16::from_be_bytes(*id));
+        match id.and_then(|id| self.sent.get_mut(&id)) {
+            Some(Some(sent)) => match wire::check(&sent.ticket.request, datagram) {
+                Ok(()) => self.settle(id.unwrap_or_default(), Ok(datagram.to_vec())),
+                Err(malformed) => sent.malformed = Some(malformed),
+            },
+            Some(None) => {}
+            None => self.blame(datagram),
+        }
+    }
+
+    /// A message with an id that was never sent from here: it goes to the account of the oldest query that it can be
+    /// meant for. The right answer may still come.
+    fn blame(&mut self, datagram: &[u8]) {
+        let mut suspects = None;
+        for (_, id) in &self.deadlines {
+            let Some(Some(sent)) = self.sent.get(id) else { continue };
+            if sent.malformed.is_none() {
+                let meant = wire::same_question(&sent.ticket.request, datagram);
+                if suspects.is_none() || meant {
+                    suspects = Some(*id);
+                }
+                if meant {
+                    break;
+                }
+            }
+        }
+        if let Some(Some(sent)) = suspects.and_then(|id| self.sent.get_mut(&id)) {
+            sent.malformed = wire::check(&sent.ticket.request, datagram).err();
+        }
+    }
+
+    fn expire(&mut self) {
+        let now = Instant::now();
+        while let Some((deadline, id)) = self.deadlines.front().copied() {
+            match self.sent.get(&id) {
+                Some(Some(_)) if deadline > now => return,
+                Some(Some(sent)) => {
+                    let failure = sent.malformed.map_or(Failure::Timeout, Failure::Malformed);
+                    self.settle(id, Err(failure));
+                }
+                _ => {}
+            }
+            self.deadlines.pop_front();
+        }
+    }
+
+    fn give_up_all(&mut self) {
+        for (_, id) in std::mem::take(&mut self.deadlines) {
+            self.settle(id, Err(Failure::Unreachable));
+        }
+    }
+
+    fn settle(&mut self, id: u16, result: Result<Vec<u8>, Failure>) {
+        if let Some(sent) = self.sent.get_mut(&id).and_then(Option::take) {
+            self.awaited -= 1;
+            let _ = sent.ticket.reply.send(Exchanged { at: sent.at, rtt: sent.since.elapsed(), result });
+        }
+    }
+}
+
+async fn connect(server: SocketAddr) -> io::Result<UdpSocket> {
+    let any: SocketAddr = match server {
+        SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
+        SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
+    };
+    let socket = UdpSocket::bind(any).await?;
+    socket.connect(server).await?;
+    Ok(socket)
+}
