@@ -25,7 +25,8 @@ pub struct Query<'a> {
 }
 
 /// Types that the zone knows; the value of any other is carried along.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub enum RecordType {
     /// IPv4 address.
     A,
@@ -166,5 +167,40 @@ impl std::fmt::Display for RecordType {
             // RFC 3597, section 5.
             Self::Other(code) => f.pad(&format!("TYPE{code}")),
         }
+    }
+}
+
+/// A text that names no record type.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is no record type that the lab knows")]
+pub struct RecordTypeError(String);
+
+impl std::str::FromStr for RecordType {
+    type Err = RecordTypeError;
+    fn from_str(text: &str) -> Result<Self, RecordTypeError> {
+        Ok(match text.to_ascii_uppercase().as_str() {
+            "A" => Self::A,
+            "AAAA" => Self::Aaaa,
+            "CNAME" => Self::Cname,
+            "NS" => Self::Ns,
+            "SOA" => Self::Soa,
+            other => match other.strip_prefix("TYPE").and_then(|code| code.parse::<u16>().ok()) {
+                Some(code) => code.into(),
+                None => return Err(RecordTypeError(text.to_owned())),
+            },
+        })
+    }
+}
+
+impl TryFrom<String> for RecordType {
+    type Error = RecordTypeError;
+    fn try_from(text: String) -> Result<Self, RecordTypeError> {
+        text.parse()
+    }
+}
+
+impl From<RecordType> for String {
+    fn from(record_type: RecordType) -> Self {
+        record_type.to_string()
     }
 }

@@ -171,7 +171,7 @@ fn commands_are_seen_by_the_next_query() {
         (ask(&mut z, "www.example", 0.0).chain.len(), last_octets(&ask(&mut z, "www.example", 0.0))),
         (0, vec![5])
     );
-    let names: Vec<_> = z.names().map(|view| view.name.to_string()).collect();
+    let names: Vec<_> = z.names(Duration::ZERO).map(|view| view.name.to_string()).collect();
     assert!(names.contains(&"new.example".to_owned()));
 }
 

@@ -1,6 +1,7 @@
 //! A zone as the control API lists it.
 
 use std::net::IpAddr;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -44,8 +45,9 @@ pub struct RecordsView {
 }
 
 impl Zone {
-    /// The names in service. Steps that are due but have not met a query yet are not seen.
-    pub fn names(&self) -> impl Iterator<Item = NameView> {
+    /// The names in service `now` (since the start).
+    pub fn names(&mut self, now: Duration) -> impl Iterator<Item = NameView> {
+        self.advance(now);
         self.nodes.iter().map(|node| NameView {
             name: node.name.clone(),
             a: node.a.as_ref().map(RecordsView::of),
