@@ -3,11 +3,14 @@
 
 pub mod authority;
 pub mod backend;
+pub mod child;
 pub mod client;
 pub mod envoy;
 pub mod evidence;
 mod exchange;
 pub mod experiments;
+pub mod haproxy;
+pub mod ingress;
 pub mod lab;
 pub mod note;
 pub mod resolvers;

@@ -253,9 +253,9 @@ impl Drain {
     pub(crate) fn agent_answer(&self, rules: &Rules) -> &'static str {
         match self.state {
             State::Open if self.warm => "up ready\n",
-            State::Draining if rules.order == Order::Third => "up drain\n",
+            State::Draining if rules.order == Order::Third => "drain\n",
             State::Draining => "up ready\n",
-            State::Fault => "up drain\n",
+            State::Fault => "drain\n",
             State::Open | State::Closing | State::Closed => "down\n",
         }
     }

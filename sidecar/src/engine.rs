@@ -101,6 +101,11 @@ impl Engine {
         self.args.lb_drain_status
     }
 
+    /// Whether the state file has everything.
+    pub(crate) fn is_saved(&self) -> bool {
+        *self.saved.borrow() >= self.unsaved.get()
+    }
+
     /// One probe of a load balancer, answered.
     pub(crate) fn probe(self: &Rc<Self>, seen: Seen) -> Answer {
         self.apply(Event::Probe(seen));
@@ -143,7 +148,11 @@ impl Engine {
         let before = self.drain.replace(Drain::new(now));
         let (after, effects) = step(before, &self.rules, event, now);
         self.drain.replace(after);
-        effects.into_iter().filter_map(|effect| self.carry_out(effect, now)).next_back()
+        let mut refused = None;
+        for effect in effects {
+            refused = self.carry_out(effect, now).or(refused);
+        }
+        refused
     }
 
     fn carry_out(self: &Rc<Self>, effect: Effect, now: Millis) -> Option<State> {

@@ -87,7 +87,8 @@ impl Status {
                 late_requests: drain.late_requests,
                 state_file: match (&engine.args.state_file, &*engine.persist_error.borrow()) {
                     (None, _) => "off",
-                    (Some(_), None) => "ok",
+                    (Some(_), None) if engine.is_saved() => "ok",
+                    (Some(_), None) => "writing",
                     (Some(_), Some(_)) => "failing",
                 },
             },

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::process::{Child, ChildStdin, Command};
@@ -22,6 +23,7 @@ use super::install::Binary;
 const WATCHDOG: &str = r#"
 exec 3<&0 </dev/null
 "$@" 3<&- & child=$!
+echo "$child" >"$CHILD_PID_FILE"
 ( exec >/dev/null 2>&1; read -r line <&3; kill -9 "$child" ) & watch=$!
 exec 3<&-
 wait "$child"; code=$?
@@ -102,6 +104,14 @@ impl Envoy {
     /// # Errors
     /// A refused configuration, a crash, or 30 s without becoming ready; each with Envoy's own words.
     pub async fn start(binary: &Binary, config: &Value) -> Result<Self, EnvoyError> {
+        Self::start_with(binary, config, &[]).await
+    }
+
+    /// [`Envoy::start`] with more arguments, such as `--drain-strategy`.
+    ///
+    /// # Errors
+    /// As [`Envoy::start`].
+    pub async fn start_with(binary: &Binary, config: &Value, args: &[&str]) -> Result<Self, EnvoyError> {
         let io = |what| move |source| EnvoyError::Io { what, source };
         let folder =
             TempDir::with_prefix("egress-audit-envoy-").map_err(io("the run's folder cannot be made"))?;
@@ -122,6 +132,8 @@ impl Envoy {
             .arg(folder.path().join("admin"))
             // One worker: pools and load balancing are per worker, so counts mean what they say.
             .args(["--concurrency", "1", "--disable-hot-restart", "--log-level", "info"])
+            .args(args)
+            .env("CHILD_PID_FILE", folder.path().join("pid"))
             .stdin(Stdio::piped())
             .stdout(access)
             .stderr(log)
@@ -166,6 +178,16 @@ impl Envoy {
             }
             Err(source) => Err(EnvoyError::Io { what: "Envoy's state cannot be read", source }),
         }
+    }
+
+    /// Sends a signal to Envoy itself.
+    ///
+    /// # Errors
+    /// It is not there.
+    pub fn signal(&self, signal: Signal) -> io::Result<()> {
+        let text = std::fs::read_to_string(self.folder.path().join("pid"))?;
+        let pid = text.trim().parse().ok().and_then(Pid::from_raw).ok_or(io::ErrorKind::NotFound)?;
+        Ok(kill_process(pid, signal)?)
     }
 
     /// The folder with `envoy.json`, `envoy.log` and `access.log`.

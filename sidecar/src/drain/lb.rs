@@ -46,7 +46,7 @@ pub(crate) enum Word {
     Up,
     /// Up, but a health point is lost (`UP 1/2`).
     UpFailing,
-    /// No new work (`NOLB`, or weight 0 by an agent).
+    /// No new work.
     Nolb,
     Down,
     /// This server is not checked, so nothing can be told from it.
@@ -222,7 +222,6 @@ impl<'a> Header<'a> {
                 "name" => header.server = short(value),
                 "node" => header.node = short(value),
                 "scur" => header.sessions = short(value),
-                "weight" if value.starts_with("0/") && header.word == Word::Up => header.word = Word::Nolb,
                 _ => {}
             }
         }
@@ -234,7 +233,7 @@ fn word(state: &str) -> Word {
     match state.split_once(' ').map_or((state, ""), |(word, health)| (word, health)) {
         ("UP", "") => Word::Up,
         ("UP", _) => Word::UpFailing,
-        ("NOLB" | "DRAIN", _) => Word::Nolb,
+        ("NOLB", _) => Word::Nolb,
         ("DOWN", _) => Word::Down,
         _ => Word::NoCheck,
     }

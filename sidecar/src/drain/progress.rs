@@ -10,6 +10,9 @@ const GONE_AFTER: u32 = 3;
 /// How long a SIGTERM that finds OPEN waits for the hook of the same termination, which may come a moment later.
 const SIGTERM_GRACE: Millis = 2_000;
 
+/// An agent check that has not come for this long is not there.
+const AGENT_QUIET: Millis = 10_000;
+
 /// An Envoy that started this much later than what the state file says is another Envoy.
 const CLOCK_SLACK: Millis = 2_000;
 
@@ -108,7 +111,7 @@ impl Drain {
     /// "No new work" holds once every load balancer that probes has said so, or its time is up. The other orders
     /// never say it, so there is nothing to wait for.
     fn settle(&mut self, started: Millis, rules: &Rules, now: Millis, effects: &mut Vec<Effect>) {
-        let agent = self.agent_asked.is_some_and(|asked| asked >= started);
+        let agent = self.agent_asked.is_some_and(|asked| now <= asked + AGENT_QUIET);
         let unspoken = rules.order != Order::Third || !(self.lb.any_offer(rules, now) || agent);
         let acked = !unspoken && self.lb.all_drained(now);
         // Nobody probing at all: a load balancer with a long interval may still send, so its time is waited out.

@@ -186,17 +186,22 @@ fn nobody_probing_means_waiting_by_time() {
     let mut story = Story::new(Order::Third, Third::SelfChecked);
     story.command(Command::Drain).zeros(5);
     assert_eq!(story.drain.state, State::Draining);
-    story.after(10_000).zeros(3);
+    story.after(5_000).on(Event::AgentAsked).after(5_000).zeros(3);
     assert_eq!(story.drain.state, State::Closing);
 }
 
+/// HAProxy's state header goes on saying UP under an agent's drain, so the time of the buffer has to do.
 #[test]
-fn a_weight_of_zero_is_an_acknowledgement_of_the_agent_check() {
+fn an_agent_check_is_given_its_time() {
     let mut story = Story::new(Order::Third, Third::Off);
-    story.command(Command::Drain).on(Event::AgentAsked);
-    assert_eq!(story.drain.agent_answer(&story.rules), "up drain\n");
-    story.probe_with(Some("UP; name=igw/a; node=lb1; weight=0/1; scur=1/2; qcur=0".to_owned()));
-    assert!(story.drain.settled.is_some());
+    story.probe("lb1", "UP");
+    story.on(Event::AgentAsked).command(Command::Drain);
+    assert_eq!(story.drain.agent_answer(&story.rules), "drain\n");
+    story.zeros(5);
+    story.probe("lb1", "UP");
+    assert_eq!(story.drain.settled, None);
+    story.after(10_000).zeros(3);
+    assert_eq!(story.drain.state, State::Closing);
 }
 
 #[test]

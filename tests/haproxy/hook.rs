@@ -1,0 +1,115 @@
+//! The hook and the signals of a termination, and what the two listeners let whom do.
+
+use std::time::Duration;
+
+use hyper::Method;
+use probes::child::Signal;
+use probes::ingress::Ending;
+use serde_json::Value;
+
+use crate::{get, plan, reference, stage, until};
+
+const GRACE: Duration = Duration::from_secs(60);
+const SHORT: Duration = Duration::from_secs(3);
+
+/// Delivered twice, and by the subcommand: all wait for one drain. SIGTERM in the middle is ignored until CLOSED.
+#[tokio::test(flavor = "multi_thread")]
+async fn hooks_join_one_drain_and_sigterm_waits_for_it() {
+    let mut plan = plan(&[]).await;
+    plan.pods = 1;
+    let mut stage = stage(&plan).await;
+    let target = get(&stage);
+    let long = tokio::spawn(async move { target.shoot("/sleep?ms=2000", "1").await });
+    until(&stage, 0, "the request arrives", |status| status["active"]["http"] == 1).await;
+    let url = format!("http://{}", stage.pods[0].sidecar.control);
+    let mut command = tokio::process::Command::new(&plan.sidecar);
+    command.args(["prestop", "--url", &url]).stderr(std::process::Stdio::piped());
+    let subcommand = command.spawn().unwrap();
+    let (first, second) = tokio::join!(stage.pods[0].hook(GRACE), async {
+        until(&stage, 0, "the drain has begun", |status| status["state"] == "DRAINING").await;
+        stage.pods[0].sidecar.signal(Signal::TERM).unwrap();
+        stage.pods[0].hook(GRACE).await
+    });
+    for (code, answer) in [first.unwrap(), second.unwrap()] {
+        assert_eq!((code.as_u16(), &answer["state"]), (200, &Value::from("CLOSED")));
+    }
+    let output = subcommand.wait_with_output().await.unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(long.await.unwrap().ending, Ending::Whole);
+    assert!(stage.pods[0].sidecar.ended(Duration::from_secs(10)).await, "CLOSED and told to end");
+    let begun = stage.pods[0].sidecar.log().iter().filter(|line| line["to"] == "DRAINING").count();
+    assert_eq!(begun, 1);
+}
+
+/// The hook's wait is bounded by the drain's own deadline.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_hook_is_bounded_and_tells_what_was_left() {
+    let mut plan = plan(&["--drain-timeout=1s"]).await;
+    plan.pods = 1;
+    let mut stage = stage(&plan).await;
+    let target = get(&stage);
+    let endless = tokio::spawn(async move { target.shoot("/sleep?ms=60000", "1").await });
+    until(&stage, 0, "the request arrives", |status| status["active"]["http"] == 1).await;
+    let answer = stage.pods[0].delete(GRACE).await.unwrap();
+    assert_eq!((&answer["forced"], &answer["remaining"]), (&true.into(), &1.into()), "{answer}");
+    assert_ne!(endless.await.unwrap().ending, Ending::Whole);
+}
+
+/// Nobody who only reaches the health port can drain the pod.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_health_port_obeys_nobody() {
+    let mut plan = plan(&[]).await;
+    plan.pods = 1;
+    let stage = stage(&plan).await;
+    let sidecar = &stage.pods[0].sidecar;
+    for path in ["/drain", "/prestop", "/drain/status", "/metrics", "/reopen", "/fault"] {
+        assert_eq!(sidecar.public(path).await.unwrap(), 404, "{path}");
+    }
+    for (path, code) in [("/health_check.html", 200), ("/health", 200), ("/live", 200)] {
+        assert_eq!(sidecar.public(path).await.unwrap(), code, "{path}");
+        assert_eq!(sidecar.ask(Method::POST, path, SHORT).await.unwrap().0, 405, "{path}");
+    }
+    assert_eq!(sidecar.ask(Method::GET, "/drain", SHORT).await.unwrap().0, 405);
+    let (code, body) = sidecar.ask(Method::POST, "/close", SHORT).await.unwrap();
+    assert_eq!((code.as_u16(), &body["state"]), (409, &Value::from("OPEN")));
+}
+
+/// The document and the listener are one table: each path of it is served, each method of it allowed.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_open_api_document_tells_the_truth() {
+    let mut plan = plan(&[]).await;
+    plan.pods = 1;
+    let stage = stage(&plan).await;
+    let sidecar = &stage.pods[0].sidecar;
+    let (_, document) = sidecar.ask(Method::GET, "/openapi.json", SHORT).await.unwrap();
+    let paths = document["paths"].as_object().unwrap();
+    assert_eq!(paths.len(), 13);
+    for (path, operations) in paths {
+        let (code, _) = sidecar.ask(Method::PUT, path, SHORT).await.unwrap();
+        assert_eq!(code, 405, "{path}");
+        if operations.get("get").is_some() && path != "/prestop" {
+            let (code, _) = sidecar.ask(Method::GET, path, SHORT).await.unwrap();
+            let told = &operations["get"]["responses"][code.as_str()];
+            assert!(told.is_object(), "{path} answered {code}, which the document does not list");
+        }
+    }
+}
+
+/// S14: what will not work is said before it is needed.
+#[tokio::test(flavor = "multi_thread")]
+async fn preflight_warns_of_a_gradual_drain_and_a_load_balancer_without_words() {
+    let mut plan = plan(&[]).await;
+    plan.pods = 1;
+    for (envoy_args, node, warned) in
+        [(plan.envoy_args.clone(), crate::understanding("lb1"), false), (Vec::new(), reference(), true)]
+    {
+        (plan.envoy_args, plan.nodes) = (envoy_args, vec![node]);
+        let stage = stage(&plan).await;
+        let (code, report) = stage.pods[0].sidecar.ask(Method::GET, "/drain/preflight", SHORT).await.unwrap();
+        assert_eq!((code.as_u16(), &report["passed"]), (200, &Value::from(true)), "{report:#}");
+        for check in ["envoy_drain_settings", "third_answer"] {
+            let found = report["checks"].as_array().unwrap().iter().find(|row| row["name"] == check).unwrap();
+            assert_eq!(found["verdict"] == "warn", warned, "{found:#}");
+        }
+    }
+}
