@@ -117,7 +117,7 @@ fn pairs<'m, 'a>(mesh: &'m Mesh<'a>, wanted: &Relation) -> Vec<(&'a str, &'m Ent
 fn relation(one: &Entry<'_>, two: &Entry<'_>) -> Option<Relation> {
     // The same object twice, as in a base and its overlay, is no duplicate.
     let same_namespace = one.resource.namespace == two.resource.namespace;
-    if (same_namespace && one.resource.name == two.resource.name) || !one.scope().overlaps(&two.scope()) {
+    if (same_namespace && one.resource.name == two.resource.name) || !one.scope.overlaps(&two.scope) {
         return None;
     }
     if one.resolution != two.resolution {
@@ -196,8 +196,8 @@ fn tcp_port_collision(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
     for (number, users) in by_port {
         for (index, (entry, port)) in users.iter().enumerate().skip(1) {
             let other = users[..index].iter().find(|(other, _)| {
-                let shares_host = other.hosts.iter().any(|host| entry.host(host.name).is_some());
-                !shares_host && other.scope().overlaps(&entry.scope())
+                let shares_host = || other.hosts.iter().any(|host| entry.host(host.name).is_some());
+                other.scope.overlaps(&entry.scope) && !shares_host()
             });
             let Some((other, _)) = other else { continue };
             let text = format!(

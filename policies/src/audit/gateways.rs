@@ -1,6 +1,8 @@
 //! Family EA8: the chain through an egress gateway: `VirtualService` routes, `Gateway` servers and the entries at the
 //! end, held against each other.
 
+use std::collections::HashSet;
+
 use super::Findings;
 use super::mesh::Mesh;
 use super::rule::Rule;
@@ -136,7 +138,7 @@ pub(super) fn hops<'m, 'a>(mesh: &'m Mesh<'a>) -> impl Iterator<Item = Hop<'a>> 
 }
 
 /// Hosts that some proxy reaches by an HTTP route: what the application sends there is HTTP, whatever the port says.
-pub(super) fn http_destinations<'a>(mesh: &Mesh<'a>) -> Vec<&'a str> {
+pub(super) fn http_destinations<'a>(mesh: &Mesh<'a>) -> HashSet<&'a str> {
     let of = mesh.virtual_services.iter().copied().flat_map(routes).filter(|route| route.protocol == "http");
     of.flat_map(|route| route.node.list("route").iter().filter_map(|to| to.text_at("destination.host")))
         .collect()
@@ -216,7 +218,7 @@ fn entry_hidden(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
     for hop in hops(mesh) {
         let Some(gateway) = hop.gateway else { continue };
         let entries = mesh.entries_for(hop.host);
-        if entries.is_empty() || entries.iter().any(|entry| entry.scope().sees(&gateway.namespace)) {
+        if entries.is_empty() || entries.iter().any(|entry| entry.scope.sees(&gateway.namespace)) {
             continue;
         }
         for entry in entries {

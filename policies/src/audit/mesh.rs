@@ -30,6 +30,8 @@ pub(crate) struct Entry<'a> {
     pub(crate) resolution: Option<Resolution>,
     pub(crate) ports: Vec<Port<'a>>,
     pub(crate) endpoints: &'a [Node],
+    /// Namespaces that see it.
+    pub(crate) scope: Scope<'a>,
 }
 
 /// One host of an entry.
@@ -182,6 +184,7 @@ impl<'a> Entry<'a> {
             },
             ports,
             endpoints: spec.list("endpoints"),
+            scope: Scope::of(resource),
         })
     }
 
@@ -224,10 +227,6 @@ impl<'a> Entry<'a> {
 
     pub(crate) fn has_addresses(&self) -> bool {
         !self.spec.list("addresses").is_empty()
-    }
-
-    pub(crate) fn scope(&self) -> Scope<'a> {
-        Scope::of(self.resource)
     }
 }
 

@@ -99,7 +99,7 @@ fn refresh_load(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
 }
 
 fn many_names(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
-    let everywhere = |entry: &&Entry<'_>| entry.is_dns() && entry.scope() == super::mesh::Scope::Everywhere;
+    let everywhere = |entry: &&Entry<'_>| entry.is_dns() && entry.scope == super::mesh::Scope::Everywhere;
     let mut seen = mesh.entries.iter().filter(everywhere).peekable();
     let Some(first) = seen.peek().copied() else { return };
     let names: usize = seen.map(|entry| entry.hosts.len()).sum();

@@ -199,7 +199,7 @@ fn starts_tls(rule: &DestRule<'_>, port: i64) -> Option<Place> {
 
 fn double_tls(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
     let http = super::gateways::http_destinations(mesh);
-    for rule in mesh.rules.iter().filter(|rule| !http.contains(&rule.host)) {
+    for rule in mesh.rules.iter().filter(|rule| !http.contains(rule.host)) {
         for entry in mesh.entries_of(rule) {
             let started = |port: &Port<'_>| starts_tls(rule, port.number?).map(|at| (at, port.is_tls()));
             let started: Vec<_> = entry.ports.iter().filter_map(started).collect();

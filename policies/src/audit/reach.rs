@@ -163,10 +163,10 @@ fn rule_not_exported(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
         let scope = Scope::of(rule.resource);
         let Scope::Namespaces(_) = scope else { continue };
         for entry in mesh.entries_of(rule) {
-            let unseen = match entry.scope() {
+            let unseen = match &entry.scope {
                 Scope::Everywhere => Some("every other namespace".to_owned()),
                 Scope::Namespaces(names) => {
-                    names.into_iter().find(|name| !scope.sees(name)).map(|name| format!("namespace {name:?}"))
+                    names.iter().find(|name| !scope.sees(name)).map(|name| format!("namespace {name:?}"))
                 }
             };
             let Some(unseen) = unseen else { continue };

@@ -1,7 +1,7 @@
 //! Findings that somebody has decided about: an annotation on the resource, or a baseline of those that were there
 //! before. What suppresses nothing any more is a finding itself.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 use super::Findings;
 use super::rule::Rule;
 use crate::finding::{Finding, Severity};
-use crate::manifest::Loaded;
+use crate::manifest::node::Place;
+use crate::manifest::{Kind, Loadable, Loaded};
 
 /// Annotation whose value lists codes to keep quiet, separated by commas; `EA2*` stands for a family.
 pub(super) const ANNOTATION: &str = "egress-audit/ignore";
@@ -35,31 +36,47 @@ fn nothing(_: &super::Mesh<'_>, _: &mut Findings<'_>) {}
 /// were taken out.
 pub(super) fn by_annotation(loaded: &Loaded, findings: &mut Vec<Finding>) -> usize {
     let before = findings.len();
-    let mut unused = Vec::new();
+    let mut ignores: HashMap<String, Vec<Ignore<'_>>> = HashMap::new();
     for resource in &loaded.resources {
-        let Some(annotations) = resource.root.get("metadata.annotations") else { continue };
-        let Some((_, value)) = annotations.entry(ANNOTATION) else { continue };
-        let Some(codes) = value.text() else { continue };
-        for code in codes.split(',').map(str::trim).filter(|code| !code.is_empty()) {
-            let count = findings.len();
-            let here = |finding: &Finding| {
-                finding.at.kind == resource.kind
-                    && finding.at.name == *resource.name
-                    && finding.at.namespace == *resource.namespace
-                    && finding.at.file == *resource.file
-            };
-            findings.retain(|finding| !(here(finding) && matches(code, &finding.code)));
-            if findings.len() == count {
-                unused.push((resource, value.at, code));
-            }
-        }
+        let annotations = resource.root.get("metadata.annotations");
+        let Some((_, value)) = annotations.and_then(|annotations| annotations.entry(ANNOTATION)) else {
+            continue;
+        };
+        let codes =
+            value.text().unwrap_or_default().split(',').map(str::trim).filter(|code| !code.is_empty());
+        let key = key(resource.kind, &resource.namespace, &resource.name, &resource.file);
+        let ignore = |code| Ignore { resource, at: value.at, code, used: false };
+        ignores.entry(key).or_default().extend(codes.map(ignore));
     }
+    findings.retain(|finding| {
+        let at = &finding.at;
+        let Some(here) = ignores.get_mut(&key(at.kind, &at.namespace, &at.name, &at.file)) else {
+            return true;
+        };
+        let mut meant = here.iter_mut().filter(|ignore| matches(ignore.code, &finding.code)).peekable();
+        let quiet = meant.peek().is_some();
+        meant.for_each(|ignore| ignore.used = true);
+        !quiet
+    });
     let taken = before - findings.len();
     let mut add = Findings { rule: &UNUSED, all: findings };
-    for (resource, at, code) in unused {
-        add.add(resource, at, format!("{code:?} suppresses nothing here")).about(code);
+    for unused in ignores.into_values().flatten().filter(|ignore| !ignore.used) {
+        let text = format!("{:?} suppresses nothing here", unused.code);
+        add.add(unused.resource, unused.at, text).about(unused.code);
     }
     taken
+}
+
+fn key(kind: Kind, namespace: &str, name: &str, file: &str) -> String {
+    format!("{kind} {namespace}/{name} {file}")
+}
+
+/// One code of an annotation.
+struct Ignore<'a> {
+    resource: &'a Loadable,
+    at: Place,
+    code: &'a str,
+    used: bool,
 }
 
 fn matches(pattern: &str, code: &str) -> bool {

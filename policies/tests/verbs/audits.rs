@@ -240,3 +240,18 @@ fn severities_follow_the_case() {
     assert_eq!(of("EA204", "one VIP, 50 %"), Severity::Info);
     assert_eq!(of("EA301", "beside tcp settings"), Severity::Warning);
 }
+
+#[test]
+fn the_shapes_of_istio_s_own_pages_give_no_error() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/verbs/public");
+    let mut pages = 0;
+    for page in std::fs::read_dir(folder).unwrap() {
+        let path = page.unwrap().path();
+        let loaded = load(&std::fs::read_to_string(&path).unwrap());
+        let found = audit(&loaded, &BTreeMap::new(), &Context::default(), None).findings;
+        let loud: Vec<_> = found.iter().filter(|finding| finding.severity > Severity::Info).collect();
+        assert!(loud.is_empty(), "{}: {loud:#?}", path.display());
+        pages += 1;
+    }
+    assert!(pages >= 10, "{pages}");
+}
