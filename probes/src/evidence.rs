@@ -2,11 +2,15 @@
 //! guide's appendix, and a timeline. Filled by `lab`, judged by the experiments, rendered by `cli`, which counts
 //! nothing itself.
 
+mod exhibits;
+mod timeline;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
 
 use jiff::Timestamp;
+use policies::platform::Behaviour;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -14,6 +18,9 @@ use crate::client::Exchange;
 use crate::envoy::EnvoyVersion;
 use crate::envoy::admin::ListedHost;
 use crate::envoy::bootstrap::{Discovery, HttpVersion, Layer};
+
+pub use exhibits::{Bars, Exhibits, Table};
+pub use timeline::{Lane, Mark, Span, Timeline};
 
 /// Where the DNS cluster stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
@@ -48,6 +55,16 @@ pub struct Cell {
     /// The control that was run in place of the experiment.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub control: Option<String>,
+}
+
+impl Cell {
+    /// The cell's name as a folder.
+    #[must_use]
+    pub fn slug(&self) -> String {
+        let plain =
+            |c: char| if c.is_ascii_alphanumeric() || c == '.' { c.to_ascii_lowercase() } else { '-' };
+        self.to_string().chars().map(plain).collect()
+    }
 }
 
 impl fmt::Display for Cell {
@@ -95,6 +112,18 @@ pub struct Judgement {
     pub verdict: Verdict,
     /// One sentence with the figures.
     pub because: String,
+    /// Behaviours of the platform table that the cell shows to hold or not.
+    pub seen: Vec<SeenBehaviour>,
+}
+
+/// A row of the platform's table, measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SeenBehaviour {
+    /// Which behaviour.
+    pub behaviour: Behaviour,
+    /// Whether this Envoy showed it.
+    pub holds: bool,
 }
 
 impl Judgement {
@@ -107,7 +136,16 @@ impl Judgement {
         let all: Vec<&str> = checks.iter().map(|(_, seen)| seen.as_str()).collect();
         let verdict = if failed.is_empty() { Verdict::Confirmed } else { Verdict::Refuted };
         let because = if failed.is_empty() { all.join("; ") } else { failed.join("; ") };
-        Self { verdict, because }
+        Self { verdict, because, seen: Vec::new() }
+    }
+
+    /// Adds what the cell shows of the platform's table, in the cells where it can be seen.
+    #[must_use]
+    pub fn showing(mut self, visible: bool, behaviour: Behaviour, holds: bool) -> Self {
+        if visible {
+            self.seen.push(SeenBehaviour { behaviour, holds });
+        }
+        self
     }
 }
 
@@ -130,6 +168,9 @@ pub struct Evidence {
     pub verdict: Verdict,
     /// The figures behind the verdict, in a sentence.
     pub because: String,
+    /// Behaviours of the platform table that the cell shows to hold or not.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub seen: Vec<SeenBehaviour>,
     /// The experiment's own figures.
     pub measured: serde_json::Value,
     /// Tables as in the guide's appendix.
@@ -143,9 +184,44 @@ pub struct Evidence {
     pub snapshots: Vec<Snapshot>,
     /// Raw requests.
     pub exchanges: Vec<Exchange>,
+    /// Every query of Envoy that the lab DNS saw, with what it was told.
+    pub queries: Vec<Answered>,
+}
+
+/// One answer of the lab DNS.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Answered {
+    /// ms from the start of the cell.
+    pub at_ms: u64,
+    /// Addresses in wire order; none for every kind of failure.
+    #[schemars(with = "Vec<String>")]
+    pub addrs: Vec<IpAddr>,
 }
 
 impl Evidence {
+    /// A cell of which nothing is known yet.
+    #[must_use]
+    pub fn blank(experiment: &str, question: &str, cell: Cell, started_at: Timestamp) -> Self {
+        Self {
+            experiment: experiment.to_owned(),
+            question: question.to_owned(),
+            cell,
+            started_at,
+            took_ms: 0,
+            verdict: Verdict::Inconclusive,
+            because: String::new(),
+            seen: Vec::new(),
+            measured: serde_json::Value::Null,
+            tables: Vec::new(),
+            bars: Vec::new(),
+            timeline: Timeline::default(),
+            snapshots: Vec::new(),
+            exchanges: Vec::new(),
+            queries: Vec::new(),
+        }
+    }
+
     /// Whether this outcome should fail a run: an experiment refuted, or a control that was not.
     #[must_use]
     pub fn is_failure(&self) -> bool {
@@ -154,155 +230,6 @@ impl Evidence {
             Some(_) => self.verdict == Verdict::Confirmed,
         }
     }
-}
-
-/// What an experiment shows of its figures.
-#[derive(Debug, Default)]
-pub struct Exhibits {
-    /// Tables.
-    pub tables: Vec<Table>,
-    /// Bars.
-    pub bars: Vec<Bars>,
-}
-
-impl From<Vec<Table>> for Exhibits {
-    fn from(tables: Vec<Table>) -> Self {
-        Self { tables, bars: Vec::new() }
-    }
-}
-
-/// Rows under a title, every cell ready to print.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Table {
-    /// What it shows.
-    pub title: String,
-    /// Heads of the columns.
-    pub columns: Vec<String>,
-    /// Rows, each as long as `columns`.
-    pub rows: Vec<Vec<String>>,
-}
-
-impl Table {
-    /// A table from anything that can be shown.
-    #[must_use]
-    pub fn new(title: &str, columns: &[&str], rows: Vec<Vec<String>>) -> Self {
-        Self {
-            title: title.to_owned(),
-            columns: columns.iter().map(|&column| column.to_owned()).collect(),
-            rows,
-        }
-    }
-
-    /// Requests in the form of the guide's appendix B.
-    #[must_use]
-    pub fn of_exchanges(title: &str, exchanges: &[Exchange]) -> Self {
-        let rows = exchanges.iter().map(|x| {
-            let outcome = x.failure.as_ref().map_or_else(
-                || x.status.map_or_else(String::new, |status| status.to_string()),
-                ToString::to_string,
-            );
-            vec![
-                seconds(x.at_ms),
-                x.label.clone(),
-                x.local_port.to_string(),
-                x.backend.clone().unwrap_or_else(|| "-".to_owned()),
-                x.backend_ip.map_or_else(|| "-".to_owned(), |ip| ip.to_string()),
-                x.bytes.to_string(),
-                seconds(x.took_ms),
-                outcome,
-            ]
-        });
-        Self::new(
-            title,
-            &["t", "request", "local port", "backend", "ip", "bytes", "took", "outcome"],
-            rows.collect(),
-        )
-    }
-
-    /// Snapshots side by side in the form of the guide's appendix A: one column per moment.
-    #[must_use]
-    pub fn of_snapshots(title: &str, snapshots: &[Snapshot], counters: &[&str]) -> Self {
-        let mut columns = vec![String::new()];
-        columns.extend(snapshots.iter().map(|s| format!("{} (+{})", s.label, seconds(s.at_ms))));
-        let row = |name: &str, show: &dyn Fn(&Snapshot) -> String| {
-            std::iter::once(name.to_owned()).chain(snapshots.iter().map(show)).collect::<Vec<_>>()
-        };
-        let mut rows = vec![
-            row("DNS answer", &|s| addrs(s.dns.iter())),
-            row("Envoy's list", &|s| addrs(s.listed.iter().map(|host| &host.addr))),
-        ];
-        rows.extend(counters.iter().map(|name| row(name, &|s| s.counter(name).to_string())));
-        Self { title: title.to_owned(), columns, rows }
-    }
-}
-
-fn addrs<'a>(addrs: impl Iterator<Item = &'a IpAddr>) -> String {
-    let all: Vec<String> = addrs.map(ToString::to_string).collect();
-    match all.len() {
-        0 => "none".to_owned(),
-        1..=3 => all.join(", "),
-        more => format!("{}, ... ({more})", all[..2].join(", ")),
-    }
-}
-
-/// Milliseconds as `1.25 s`.
-fn seconds(ms: u64) -> String {
-    format!("{}.{:02} s", ms / 1000, ms % 1000 / 10)
-}
-
-/// Values to be drawn side by side.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Bars {
-    /// What they show, with the unit.
-    pub title: String,
-    /// Label and value.
-    pub bars: Vec<(String, f64)>,
-}
-
-/// Lanes over a common time axis, ms from the start of the cell.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Timeline {
-    /// From top to bottom.
-    pub lanes: Vec<Lane>,
-    /// Moments that matter to all lanes.
-    pub marks: Vec<Mark>,
-    /// The end of the axis.
-    pub end_ms: u64,
-}
-
-/// One row of a timeline.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Lane {
-    /// `DNS answer`, `Envoy's list`, `connection 1`.
-    pub name: String,
-    /// In order of time.
-    pub spans: Vec<Span>,
-}
-
-/// A stretch of time during which one thing held.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Span {
-    /// Start.
-    pub from_ms: u64,
-    /// End.
-    pub to_ms: u64,
-    /// What held.
-    pub label: String,
-}
-
-/// A moment.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Mark {
-    /// When.
-    pub at_ms: u64,
-    /// What happened.
-    pub label: String,
 }
 
 /// DNS and Envoy at one moment.

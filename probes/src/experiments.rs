@@ -88,7 +88,7 @@ pub fn find(id: &str) -> Option<&'static Experiment> {
 }
 
 /// Whether this cell's Envoy is known to do so.
-fn behaves(cell: &Cell, behaviour: Behaviour) -> bool {
+pub(crate) fn is_known(cell: &Cell, behaviour: Behaviour) -> bool {
     let mut platform = Platform { envoy_version: cell.envoy.to_string().parse().ok(), ..Platform::default() };
     if cell.old_dns {
         platform.guards.insert(NEW_DNS_GUARD.to_owned(), false);
@@ -96,12 +96,17 @@ fn behaves(cell: &Cell, behaviour: Behaviour) -> bool {
     platform.behaves(behaviour)
 }
 
+/// Whether this is a cell in which versions differ, measured and not its control.
+fn is_logical(cell: &Cell) -> bool {
+    cell.resolution == Discovery::Logical && cell.control.is_none()
+}
+
 /// Whether `membership_change` is known to count a flip here.
 fn flip_is_recorded(cell: &Cell) -> bool {
-    cell.resolution == Discovery::Strict || behaves(cell, Behaviour::LogicalFlipRecorded)
+    cell.resolution == Discovery::Strict || is_known(cell, Behaviour::LogicalFlipRecorded)
 }
 
 /// Whether a flip is known to close idle pooled connections here.
 fn flip_drains(cell: &Cell) -> bool {
-    cell.resolution == Discovery::Strict || behaves(cell, Behaviour::LogicalFlipDrains)
+    cell.resolution == Discovery::Strict || is_known(cell, Behaviour::LogicalFlipDrains)
 }

@@ -3,34 +3,37 @@
 //! bench tears all of it down.
 
 mod dns;
+mod error;
+mod plan;
 mod recorder;
 
 use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use serde::Serialize;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use crate::backend::{BackendError, Backends, loopback_addrs};
+use crate::backend::Backends;
 use crate::client::{Client, Exchange};
-use crate::envoy::admin::{Admin, AdminError};
-use crate::envoy::bootstrap::{self, DnsCluster, Layer, Outlier, Proxy, Upstream, cluster_name};
-use crate::envoy::{Binary, Envoy, EnvoyError};
-use crate::evidence::{Cell, Evidence, Exhibits, Judgement, Snapshot, Topology, Verdict};
+use crate::envoy::admin::Admin;
+use crate::envoy::bootstrap::{self, DnsCluster, Layer, Proxy, Upstream, cluster_name};
+use crate::envoy::process::Launch;
+use crate::envoy::{Binary, Envoy};
+use crate::evidence::{Answered, Cell, Evidence, Exhibits, Judgement, Snapshot, Topology};
 use crate::experiments::Experiment;
-use crate::trust::{Trust, TrustError};
+use crate::trust::Trust;
 use dns::NameServer;
 use labdns::command::{Clear, FaultKind, FaultOn, Flip, Target};
-use labdns::{Command, CommandError, Name, Scenario, ScenarioError};
+use labdns::{Command, Name};
 use recorder::Recorder;
 
-pub use dns::Answered;
+pub use error::LabError;
+pub use plan::{Plan, fixed, pool, ttl};
 
 /// The external name of every lab.
 pub const HOST: &str = "api.partner.example";
-/// The zone it lies in.
-const ZONE: &str = "partner.example";
 
 /// Draws of the lab DNS are the same in every run.
 const SEED: u64 = 1;
@@ -38,128 +41,26 @@ const SEED: u64 = 1;
 /// Envoy's own way to a new address is one TTL, one jitter and one answer; this much more is an Envoy that is stuck.
 const SLACK: Duration = Duration::from_secs(10);
 
-/// What an experiment wants on its bench.
-#[derive(Debug, Clone)]
-pub struct Plan {
-    /// Number of backends.
-    pub backends: usize,
-    /// What each name answers at first, in the YAML of a lab DNS scenario. Backend `i` has the `i`th address of
-    /// [`loopback_addrs`].
-    pub records: Vec<(&'static str, String)>,
-    /// Mesh `dnsRefreshRate`.
-    pub refresh: Duration,
-    /// `connectTimeout`.
-    pub connect_timeout: Duration,
-    /// `outlierDetection`.
-    pub outlier: Option<Outlier>,
-    /// `maxConnectionDuration`.
-    pub max_connection_duration: Option<Duration>,
-    /// `close_connections_on_host_set_change`.
-    pub close_on_host_set_change: bool,
-}
-
-impl Plan {
-    /// Two backends, the first of them in the answer, and what Istio sets when nobody asks for anything.
-    #[must_use]
-    pub fn pair(stream: Duration) -> Self {
-        Self {
-            backends: 2,
-            records: vec![(HOST, fixed(&[0], ttl(stream)))],
-            refresh: Duration::from_secs(60),
-            connect_timeout: Duration::from_secs(10),
-            outlier: None,
-            max_connection_duration: None,
-            close_on_host_set_change: false,
-        }
-    }
-
-    fn scenario(&self) -> Result<Scenario, ScenarioError> {
-        let names: Vec<String> =
-            self.records.iter().map(|(name, spec)| format!("  {name}: {spec}")).collect();
-        let yaml = format!("zone: {ZONE}\nnames:\n{}\n", names.join("\n"));
-        Scenario::from_yaml(&yaml)
-    }
-}
-
-/// A TTL that stands to the stream as in the guide's runs: 5 s to 40 s.
-#[must_use]
-pub fn ttl(stream: Duration) -> u32 {
-    u32::try_from(stream.as_secs() / 8).unwrap_or(60).max(1)
-}
-
-/// Records that answer these backends, always in this order.
-#[must_use]
-pub fn fixed(backends: &[usize], ttl: u32) -> String {
-    format!("{{a: {{pool: [{}], ttl: {ttl}}}}}", pool(backends))
-}
-
-/// These backends' addresses, as a list in YAML.
-#[must_use]
-pub fn pool(backends: &[usize]) -> String {
-    let addrs = loopback_addrs(backends.iter().max().map_or(0, |last| last + 1));
-    backends.iter().map(|&index| addrs[index].to_string()).collect::<Vec<_>>().join(", ")
-}
-
-/// Why a cell has no result.
-#[derive(Debug, thiserror::Error)]
-pub enum LabError {
-    /// Envoy.
-    #[error(transparent)]
-    Envoy(#[from] EnvoyError),
-    /// Backends.
-    #[error(transparent)]
-    Backend(#[from] BackendError),
-    /// Keys.
-    #[error(transparent)]
-    Trust(#[from] TrustError),
-    /// The lab DNS.
-    #[error("the lab DNS cannot start")]
-    Dns(#[source] std::io::Error),
-    /// The experiment's records are none.
-    #[error(transparent)]
-    Scenario(#[from] ScenarioError),
-    /// The experiment's command fits no record.
-    #[error(transparent)]
-    Command(#[from] CommandError),
-    /// Something that the experiment builds on did not come about.
-    #[error("{what}: not within {:.1} s; last seen: {last}", waited.as_secs_f64())]
-    Never {
-        /// What was waited for.
-        what: String,
-        /// For how long.
-        waited: Duration,
-        /// The last state.
-        last: String,
-    },
-}
-
-impl From<AdminError> for LabError {
-    fn from(error: AdminError) -> Self {
-        Self::Envoy(EnvoyError::Admin(error))
-    }
-}
-
-impl LabError {
-    /// What to do about it.
-    #[must_use]
-    pub fn hint(&self) -> String {
-        match self {
-            Self::Envoy(error) => error.hint().to_owned(),
-            Self::Backend(error) => error.hint(),
-            Self::Trust(_) | Self::Scenario(_) | Self::Command(_) => "this is a fault of the lab; please report it".to_owned(),
-            Self::Dns(_) => "the limit of open files may be too low (`ulimit -n`)".to_owned(),
-            Self::Never { .. } => {
-                "a machine under load answers late: run fewer cells at once with `--jobs`, or a longer `--stream`".to_owned()
-            }
-        }
-    }
+/// What to set up.
+#[derive(Debug)]
+pub struct Setup {
+    /// Id of the experiment.
+    pub experiment: &'static str,
+    /// What it asks.
+    pub question: &'static str,
+    /// Where it runs.
+    pub cell: Cell,
+    /// What it wants.
+    pub plan: Plan,
+    /// The stream time that all other times are derived from.
+    pub stream: Duration,
+    /// Where the Envoys' files stay; without it they go with the bench.
+    pub keep: Option<PathBuf>,
 }
 
 /// A running cell.
 pub struct Bench {
-    cell: Cell,
-    experiment: &'static Experiment,
-    stream: Duration,
+    setup: Setup,
     start: Instant,
     started_at: Timestamp,
     trust: Trust,
@@ -175,40 +76,34 @@ impl Bench {
     ///
     /// # Errors
     /// Whatever does not start.
-    pub async fn start(
-        experiment: &'static Experiment,
-        cell: Cell,
-        stream: Duration,
-        binary: &Binary,
-    ) -> Result<Self, LabError> {
+    pub async fn start(setup: Setup, binary: &Binary) -> Result<Self, LabError> {
         let (start, started_at) = (Instant::now(), Timestamp::now());
-        let plan = (experiment.plan)(&cell, stream);
         let trust = Trust::generate(HOST)?;
-        let backends = Backends::start(plan.backends, &trust, start).await?;
-        let scenario = plan.scenario()?;
+        let backends = Backends::start(setup.plan.backends, &trust, start).await?;
+        let scenario = setup.plan.scenario()?;
         let dns = NameServer::start(&scenario, HOST, SEED, start).await.map_err(LabError::Dns)?;
-        let proxies = start_proxies(&cell, &plan, &trust, &dns, backends.port(), binary).await?;
+        let proxies = start_proxies(&setup, &trust, &dns, backends.port(), binary).await?;
         let admin = proxies[proxies.len() - 1].admin();
-        let recorder = Recorder::start(admin, cluster_name(HOST), start, stream, dns.answer());
-        Ok(Self { cell, experiment, stream, start, started_at, trust, dns, backends, proxies, recorder })
+        let recorder = Recorder::start(admin, cluster_name(HOST), start, setup.stream, dns.answer());
+        Ok(Self { setup, start, started_at, trust, dns, backends, proxies, recorder })
     }
 
     /// The cell's coordinates.
     #[must_use]
     pub const fn cell(&self) -> &Cell {
-        &self.cell
+        &self.setup.cell
     }
 
     /// Whether this run is the control of that name.
     #[must_use]
     pub fn is_control(&self, name: &str) -> bool {
-        self.cell.control.as_deref() == Some(name)
+        self.setup.cell.control.as_deref() == Some(name)
     }
 
     /// The stream time that all other times are derived from.
     #[must_use]
     pub const fn stream(&self) -> Duration {
-        self.stream
+        self.setup.stream
     }
 
     /// A client of this cell, on the cell's path and HTTP version.
@@ -216,8 +111,8 @@ impl Bench {
     /// # Errors
     /// TLS cannot be set up.
     pub fn client(&self) -> Result<Client, LabError> {
-        let front = self.front();
-        Ok(Client::new(front, HOST, self.cell.path, self.cell.http, &self.trust, self.start)?)
+        let (front, cell) = (self.front(), &self.setup.cell);
+        Ok(Client::new(front, HOST, cell.path, cell.http, &self.trust, self.start)?)
     }
 
     /// Where clients connect: the sidecar's listener.
@@ -343,7 +238,13 @@ impl Bench {
 
     /// Sleeps until `share` of the stream time has passed since `from`.
     pub async fn at(&self, from: Instant, share: f64) {
-        sleep_until(from + self.stream.mul_f64(share)).await;
+        sleep_until(from + self.setup.stream.mul_f64(share)).await;
+    }
+
+    /// The zero of the cell's clock.
+    #[must_use]
+    pub const fn clock(&self) -> Instant {
+        self.start
     }
 
     /// The admin port of the Envoy with the DNS cluster.
@@ -361,12 +262,16 @@ impl Bench {
     ) -> Evidence {
         let crashed = self.proxies.iter_mut().find_map(|proxy| proxy.check().err());
         let result = crashed.map_or(result, |error| Err(error.into()));
-        let mut evidence = blank(self.experiment, self.cell.clone(), self.started_at);
+        let mut evidence = {
+            let Setup { experiment, question, ref cell, .. } = self.setup;
+            Evidence::blank(experiment, question, cell.clone(), self.started_at)
+        };
         match result {
             Ok(measured) => {
-                let judgement = judge(&self.cell, &measured);
+                let judgement = judge(&self.setup.cell, &measured);
                 evidence.verdict = judgement.verdict;
                 evidence.because = judgement.because;
+                evidence.seen = judgement.seen;
                 let exhibits = exhibits(&measured);
                 evidence.tables = exhibits.tables;
                 evidence.bars = exhibits.bars;
@@ -377,6 +282,7 @@ impl Bench {
         for proxy in self.proxies.drain(..) {
             proxy.stop().await;
         }
+        evidence.queries = self.dns.log();
         self.recorder.finish(&self.backends, &self.dns.log(), &mut evidence);
         evidence.took_ms = u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX);
         evidence
@@ -386,7 +292,10 @@ impl Bench {
 /// Evidence of a cell that did not come up.
 #[must_use]
 pub fn inconclusive(experiment: &Experiment, cell: Cell, error: &LabError) -> Evidence {
-    Evidence { because: explain(error), ..blank(experiment, cell, Timestamp::now()) }
+    Evidence {
+        because: explain(error),
+        ..Evidence::blank(experiment.id, experiment.question, cell, Timestamp::now())
+    }
 }
 
 fn explain(error: &LabError) -> String {
@@ -399,33 +308,17 @@ fn explain(error: &LabError) -> String {
     format!("{text} ({})", error.hint())
 }
 
-fn blank(experiment: &Experiment, cell: Cell, started_at: Timestamp) -> Evidence {
-    Evidence {
-        experiment: experiment.id.to_owned(),
-        question: experiment.question.to_owned(),
-        cell,
-        started_at,
-        took_ms: 0,
-        verdict: Verdict::Inconclusive,
-        because: String::new(),
-        measured: serde_json::Value::Null,
-        tables: Vec::new(),
-        bars: Vec::new(),
-        timeline: crate::evidence::Timeline::default(),
-        snapshots: Vec::new(),
-        exchanges: Vec::new(),
-    }
-}
-
 /// One Envoy, or a sidecar in front of a gateway; the one with the DNS cluster is last.
 async fn start_proxies(
-    cell: &Cell,
-    plan: &Plan,
+    setup: &Setup,
     trust: &Trust,
     dns: &NameServer,
     backend_port: u16,
     binary: &Binary,
 ) -> Result<Vec<Envoy>, LabError> {
+    let Setup { cell, plan, .. } = setup;
+    let keep =
+        |name| Launch { keep: setup.keep.as_ref().map(|folder| folder.join(name)), ..Launch::default() };
     let cluster = DnsCluster {
         discovery: cell.resolution,
         resolver: dns.addr(),
@@ -447,7 +340,7 @@ async fn start_proxies(
         trust: trust.envoy(),
         max_connection_duration: plan.max_connection_duration,
     };
-    let last = Envoy::start(binary, &bootstrap::bootstrap(&egress)).await?;
+    let last = Envoy::start_with(binary, &bootstrap::bootstrap(&egress), keep("envoy")).await?;
     if !behind_mtls {
         return Ok(vec![last]);
     }
@@ -458,7 +351,7 @@ async fn start_proxies(
         max_connection_duration: None,
         ..egress
     };
-    let first = Envoy::start(binary, &bootstrap::bootstrap(&sidecar)).await?;
+    let first = Envoy::start_with(binary, &bootstrap::bootstrap(&sidecar), keep("sidecar")).await?;
     Ok(vec![first, last])
 }
 

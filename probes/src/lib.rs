@@ -12,6 +12,7 @@ pub mod experiments;
 pub mod haproxy;
 pub mod ingress;
 pub mod lab;
+pub mod matrix;
 pub mod note;
 pub mod resolvers;
 pub mod runner;

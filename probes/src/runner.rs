@@ -1,6 +1,7 @@
 //! Many cells side by side: experiments, versions and axes come in, evidence goes out as each cell ends. Called by
 //! `lab run` and `lab matrix`.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use crate::envoy::Binary;
 use crate::envoy::bootstrap::{Discovery, HttpVersion, Layer};
 use crate::evidence::{Cell, Evidence, Topology};
 use crate::experiments::{Control, Experiment};
-use crate::lab::{Bench, inconclusive};
+use crate::lab::{Bench, Setup, inconclusive};
 
 /// Starting is what costs CPU; a cell that runs mostly waits.
 const STARTS_AT_ONCE: usize = 4;
@@ -41,6 +42,17 @@ pub struct Job {
     pub cell: Cell,
     /// With which Envoy.
     pub binary: Binary,
+}
+
+/// How to run them.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The stream time that all other times are derived from. The guide's runs had 40 s.
+    pub stream: Duration,
+    /// Cells at once.
+    pub at_once: usize,
+    /// Where Envoy's configuration and logs stay, one folder a cell.
+    pub save: Option<PathBuf>,
 }
 
 /// What happens during a run.
@@ -123,25 +135,22 @@ fn controls(experiment: &Experiment, cells: &[Cell]) -> Vec<Cell> {
     chosen
 }
 
-/// Runs the jobs side by side, at most `at_once`, and tells `progress` about each. A cell that fails is
+/// Runs the jobs side by side and tells `progress` about each. A cell that fails is
 /// inconclusive; the others go on. Dropping the future tears everything down.
-pub async fn run(
-    jobs: Vec<Job>,
-    stream: Duration,
-    at_once: usize,
-    mut progress: impl FnMut(Progress<'_>),
-) -> Vec<Evidence> {
+pub async fn run(jobs: Vec<Job>, options: Options, mut progress: impl FnMut(Progress<'_>)) -> Vec<Evidence> {
     let (slots, starts) =
-        (Arc::new(Semaphore::new(at_once.max(1))), Arc::new(Semaphore::new(STARTS_AT_ONCE)));
+        (Arc::new(Semaphore::new(options.at_once.max(1))), Arc::new(Semaphore::new(STARTS_AT_ONCE)));
+    let options = Arc::new(options);
     let (started, mut starting) = tokio::sync::mpsc::unbounded_channel();
     let mut running = JoinSet::new();
     for (order, job) in jobs.into_iter().enumerate() {
         let (slots, starts, started) = (Arc::clone(&slots), Arc::clone(&starts), started.clone());
+        let options = Arc::clone(&options);
         running.spawn(async move {
             // Neither semaphore is ever closed.
             let _slot = slots.acquire().await;
             let _ = started.send((job.experiment, job.cell.clone()));
-            (order, run_one(job, stream, &starts).await)
+            (order, run_one(job, &options, &starts).await)
         });
     }
     drop(started);
@@ -165,11 +174,19 @@ pub async fn run(
     done.into_iter().map(|(_, evidence)| evidence).collect()
 }
 
-async fn run_one(job: Job, stream: Duration, starts: &Semaphore) -> Evidence {
+async fn run_one(job: Job, options: &Options, starts: &Semaphore) -> Evidence {
     let Job { experiment, cell, binary } = job;
+    let setup = Setup {
+        experiment: experiment.id,
+        question: experiment.question,
+        plan: (experiment.plan)(&cell, options.stream),
+        stream: options.stream,
+        keep: options.save.as_ref().map(|folder| folder.join(experiment.id).join(cell.slug())),
+        cell: cell.clone(),
+    };
     let bench = {
         let _start = starts.acquire().await;
-        Bench::start(experiment, cell.clone(), stream, &binary).await
+        Bench::start(setup, &binary).await
     };
     match bench {
         Ok(bench) => (experiment.conduct)(bench).await,

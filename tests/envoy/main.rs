@@ -4,11 +4,13 @@
 use std::time::Duration;
 
 use anyhow::Context;
+use probes::envoy::bootstrap::HttpVersion;
 use probes::envoy::install::{default_cache, obtain};
 use probes::envoy::{Binary, EnvoyVersion};
 use probes::evidence::{Evidence, Topology, Verdict};
 use probes::experiments::{self, Experiment};
-use probes::runner::{self, Selection};
+use probes::matrix::{self, Matrix};
+use probes::runner::{self, Options, Selection};
 
 const OLD: EnvoyVersion = EnvoyVersion::new(1, 38, 3);
 const NEW: EnvoyVersion = EnvoyVersion::new(1, 40, 0);
@@ -46,7 +48,8 @@ async fn run(
         .map(|id| experiments::find(id).with_context(|| format!("no experiment {id}")))
         .collect::<Result<_, _>>()?;
     let jobs = runner::jobs(&chosen, &binaries(versions).await?, selection);
-    Ok(runner::run(jobs, STREAM, 64, |_| {}).await)
+    let options = Options { stream: STREAM, at_once: 64, save: None };
+    Ok(runner::run(jobs, options, |_| {}).await)
 }
 
 /// Every cell confirmed and every control refuted; anything else is shown with its reason.
@@ -85,4 +88,40 @@ async fn ejections_are_forgotten_as_known() {
 #[tokio::test(flavor = "multi_thread")]
 async fn streams_survive_the_drain_switch_and_several_flips() {
     assert_as_known(&run(&["drain-switch", "long-stream"], &[NEW], &everything()).await.unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn changing_answers_churn_as_known() {
+    assert_as_known(&run(&["rotation-churn", "order-churn"], &[OLD, NEW], &everything()).await.unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn outages_and_refreshes_are_as_known() {
+    assert_as_known(&run(&["dns-outage", "ttl-refresh"], &[NEW], &everything()).await.unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failover_takes_its_parts() {
+    assert_as_known(&run(&["failover-time"], &[NEW], &everything()).await.unwrap());
+}
+
+/// The guide's real environment: client, sidecar, mutual TLS, egress gateway, backend.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_egress_gateway_behaves_as_the_sidecar_does() {
+    let gateway =
+        Selection { topologies: vec![Topology::Gateway], http: vec![HttpVersion::H1], ..everything() };
+    let ids = ["in-flight-flip", "keepalive-pinning", "multi-a-spread", "dead-ip", "flip-record"];
+    assert_as_known(&run(&ids, &[NEW], &gateway).await.unwrap());
+}
+
+/// `lab matrix` measures the platform's table again; the table in the code must be what is measured.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_platform_table_is_what_each_version_does() {
+    let binaries = binaries(&[OLD, NEW]).await.unwrap();
+    let options = Options { stream: STREAM, at_once: 64, save: None };
+    let evidence = runner::run(matrix::jobs(&binaries), options, |_| {}).await;
+    let matrix = Matrix::of(&binaries, &evidence);
+    assert!(matrix.is_complete() && !matrix.differs(), "{:#?}", matrix.table());
+    // A table that says yes everywhere would prove nothing.
+    assert!(matrix.rows.iter().any(|row| row.cells.iter().any(|cell| cell.measured == Some(false))));
 }

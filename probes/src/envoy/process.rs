@@ -95,7 +95,39 @@ pub struct Envoy {
     pipe: Option<ChildStdin>,
     admin: Admin,
     front: SocketAddr,
-    folder: TempDir,
+    folder: Folder,
+}
+
+/// How to start one, beyond its configuration.
+#[derive(Debug, Default)]
+pub struct Launch<'a> {
+    /// More arguments, such as `--drain-strategy`.
+    pub args: &'a [&'a str],
+    /// Where its files stay; without it they go with the process.
+    pub keep: Option<PathBuf>,
+}
+
+/// Where the files of a run are.
+#[derive(Debug)]
+enum Folder {
+    Passing(TempDir),
+    Kept(PathBuf),
+}
+
+impl Folder {
+    fn make(keep: Option<PathBuf>) -> io::Result<Self> {
+        match keep {
+            Some(path) => std::fs::create_dir_all(&path).map(|()| Self::Kept(path)),
+            None => TempDir::with_prefix("egress-audit-envoy-").map(Self::Passing),
+        }
+    }
+
+    fn path(&self) -> &Path {
+        match self {
+            Self::Passing(folder) => folder.path(),
+            Self::Kept(path) => path,
+        }
+    }
 }
 
 impl Envoy {
@@ -104,17 +136,16 @@ impl Envoy {
     /// # Errors
     /// A refused configuration, a crash, or 30 s without becoming ready; each with Envoy's own words.
     pub async fn start(binary: &Binary, config: &Value) -> Result<Self, EnvoyError> {
-        Self::start_with(binary, config, &[]).await
+        Self::start_with(binary, config, Launch::default()).await
     }
 
-    /// [`Envoy::start`] with more arguments, such as `--drain-strategy`.
+    /// [`Envoy::start`] with more of a say.
     ///
     /// # Errors
     /// As [`Envoy::start`].
-    pub async fn start_with(binary: &Binary, config: &Value, args: &[&str]) -> Result<Self, EnvoyError> {
+    pub async fn start_with(binary: &Binary, config: &Value, launch: Launch<'_>) -> Result<Self, EnvoyError> {
         let io = |what| move |source| EnvoyError::Io { what, source };
-        let folder =
-            TempDir::with_prefix("egress-audit-envoy-").map_err(io("the run's folder cannot be made"))?;
+        let folder = Folder::make(launch.keep).map_err(io("the run's folder cannot be made"))?;
         let file = folder.path().join("envoy.json");
         std::fs::write(&file, format!("{config:#}")).map_err(io("the configuration cannot be written"))?;
         validate(binary, &file).await?;
@@ -132,7 +163,7 @@ impl Envoy {
             .arg(folder.path().join("admin"))
             // One worker: pools and load balancing are per worker, so counts mean what they say.
             .args(["--concurrency", "1", "--disable-hot-restart", "--log-level", "info"])
-            .args(args)
+            .args(launch.args)
             .env("CHILD_PID_FILE", folder.path().join("pid"))
             .stdin(Stdio::piped())
             .stdout(access)

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use policies::platform::Behaviour;
 
-use super::{Axes, BOTH_RESOLUTIONS, Control, Experiment, H1, behaves};
+use super::{Axes, BOTH_RESOLUTIONS, Control, Experiment, H1, is_known, is_logical};
 use crate::client::Exchange;
 use crate::envoy::bootstrap::{Discovery, Layer, Outlier};
 use crate::evidence::{Cell, Exhibits, Judgement, Snapshot, Table};
@@ -94,7 +94,7 @@ struct Measured {
 }
 
 fn forgets(cell: &Cell) -> bool {
-    cell.resolution == Discovery::Strict || behaves(cell, Behaviour::LogicalForgetsEjection)
+    cell.resolution == Discovery::Strict || is_known(cell, Behaviour::LogicalForgetsEjection)
 }
 
 fn judge(cell: &Cell, measured: &Measured) -> Judgement {
@@ -109,7 +109,7 @@ fn judge(cell: &Cell, measured: &Measured) -> Judgement {
             measured.next.failure.as_ref().map_or_else(|| "succeeded".to_owned(), ToString::to_string);
         checks.push((measured.next.ok() == forgets(cell), format!("the next request: {outcome}")));
     }
-    Judgement::of(&checks)
+    Judgement::of(&checks).showing(is_logical(cell), Behaviour::LogicalForgetsEjection, !measured.after)
 }
 
 fn exhibits(measured: &Measured) -> Exhibits {

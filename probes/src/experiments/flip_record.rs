@@ -1,8 +1,9 @@
 //! Does Envoy's own record show a flip, and what does it hide? (The guide's appendix E.)
 
+use policies::platform::Behaviour;
 use serde::Serialize;
 
-use super::{Axes, BOTH_PATHS, BOTH_RESOLUTIONS, Control, Experiment, H1, flip_is_recorded};
+use super::{Axes, BOTH_PATHS, BOTH_RESOLUTIONS, Control, Experiment, H1, flip_is_recorded, is_logical};
 use crate::evidence::{Cell, Exhibits, Judgement, Snapshot, Table};
 use crate::lab::{Bench, LabError, Plan};
 
@@ -70,6 +71,7 @@ fn judge(cell: &Cell, measured: &Measured) -> Judgement {
             format!("{hidden} connections in the cluster's gauge but at no listed host (known: {known})"),
         ),
     ])
+    .showing(is_logical(cell), Behaviour::LogicalFlipRecorded, recorded > 0)
 }
 
 fn exhibits(measured: &Measured) -> Exhibits {

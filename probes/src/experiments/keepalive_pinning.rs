@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use policies::platform::Behaviour;
 use serde::Serialize;
 
-use super::{Axes, BOTH_HTTP, BOTH_PATHS, BOTH_RESOLUTIONS, Control, Experiment, flip_drains};
+use super::{Axes, BOTH_HTTP, BOTH_PATHS, BOTH_RESOLUTIONS, Control, Experiment, flip_drains, is_logical};
 use crate::client::{Client, Connection, Exchange};
 use crate::evidence::{Cell, Exhibits, Judgement, Table};
 use crate::lab::{Bench, LabError, Plan, is_l4};
@@ -119,6 +120,7 @@ fn judge(cell: &Cell, measured: &Measured) -> Judgement {
         (went == known, format!("requests went to {}", went.join(", "))),
         (measured.opened == opened, format!("upstream connections {}", deltas.join(", "))),
     ])
+    .showing(is_logical(cell) && !is_l4(cell), Behaviour::LogicalFlipDrains, went[1] == "backend-b")
 }
 
 fn exhibits(measured: &Measured) -> Exhibits {

@@ -14,6 +14,7 @@ use super::config::{self, bootstrap};
 use super::sidecar::{Sidecar, SidecarError};
 use crate::child::Signal;
 use crate::envoy::admin::AdminError;
+use crate::envoy::process::Launch;
 use crate::envoy::{Binary, Envoy, EnvoyError};
 use crate::haproxy::config::Server;
 
@@ -103,7 +104,7 @@ impl Pod {
         let [http, tcp, health, agent] = ports;
         let config = bootstrap(http, tcp, backend.http, backend.raw);
         let args: Vec<&str> = spec.envoy_args.iter().map(String::as_str).collect();
-        let envoy = Envoy::start_with(&spec.envoy, &config, &args).await?;
+        let envoy = Envoy::start_with(&spec.envoy, &config, Launch { args: &args, keep: None }).await?;
         let listeners = envoy.admin().listeners().await?;
         let at = |name| listeners.get(name).copied().ok_or(PodError::NoListener(name));
         let (data, tcp, stats) = (at(config::HTTP)?, at(config::TCP)?, at(config::STATS)?);

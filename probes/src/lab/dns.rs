@@ -4,7 +4,6 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use hickory_proto::op::{Message, ResponseCode};
 use hickory_proto::rr::rdata::CNAME;
@@ -14,14 +13,8 @@ use tokio::net::UdpSocket;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-/// One answer.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Answered {
-    /// From the start of the cell.
-    pub at: Duration,
-    /// Addresses in wire order; empty for every kind of failure.
-    pub addrs: Vec<IpAddr>,
-}
+use super::recorder::ms;
+use crate::evidence::Answered;
 
 /// A name server with one scenario.
 #[derive(Debug)]
@@ -101,7 +94,7 @@ async fn serve(socket: UdpSocket, shared: Arc<Shared>) {
         let name = question.name().to_ascii();
         let reply = shared.reply(name.trim_end_matches('.'), record_type, peer.ip());
         if record_type == labdns::RecordType::A {
-            lock(&shared.log).push(Answered { at: shared.start.elapsed(), addrs: addrs(&reply) });
+            lock(&shared.log).push(Answered { at_ms: ms(shared.start.elapsed()), addrs: addrs(&reply) });
         }
         if reply.effects.drop {
             continue;

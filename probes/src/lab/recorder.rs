@@ -8,11 +8,10 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use super::dns::Answered;
 use crate::backend::{Backends, ConnectionLife};
 use crate::client::Exchange;
 use crate::envoy::admin::Admin;
-use crate::evidence::{Evidence, Lane, Mark, Snapshot, Span, Timeline};
+use crate::evidence::{Answered, Evidence, Lane, Mark, Snapshot, Span, Timeline};
 
 /// Lanes for connections; a run with more shows the longest.
 const CONNECTION_LANES: usize = 12;
@@ -85,7 +84,7 @@ impl Recorder {
             more => format!("{more} addresses"),
         };
         let lists = self.lists.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut told: Vec<State> = log.iter().map(|answer| (ms(answer.at), answer.addrs.clone())).collect();
+        let mut told: Vec<State> = log.iter().map(|answer| (answer.at_ms, answer.addrs.clone())).collect();
         told.dedup_by(|later, earlier| later.1 == earlier.1);
         let mut lanes = vec![
             Lane { name: "DNS".to_owned(), spans: spans(&self.answers, end_ms, label) },

@@ -6,16 +6,21 @@ use std::time::Duration;
 use serde::Serialize;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, interval};
+use tokio::time::interval;
 
+use crate::client::Exchange;
 use crate::envoy::bootstrap::cluster_name;
 use crate::evidence::Table;
 use crate::lab::{Bench, HOST};
 
-/// One ejection; times from the start of the load.
+/// One ejection; times from the start of the cell.
 #[derive(Debug, Serialize)]
+#[expect(clippy::struct_field_names, reason = "durations carry their unit in JSON")]
 pub(super) struct Cycle {
+    /// The gauge had risen.
     ejected_ms: u64,
+    /// The gauge was still up; between this and the return it fell.
+    still_ms: u64,
     returned_ms: Option<u64>,
 }
 
@@ -26,18 +31,18 @@ pub(super) struct Watch {
 
 impl Watch {
     pub(super) fn start(bench: &Bench) -> Self {
-        let (admin, (end, mut ended)) = (bench.admin(), oneshot::channel());
+        let (admin, start, (end, mut ended)) = (bench.admin(), bench.clock(), oneshot::channel());
         let task = tokio::spawn(async move {
-            let (start, mut turns, mut cycles) =
-                (Instant::now(), interval(Duration::from_millis(50)), Vec::new());
+            let (mut turns, mut cycles) = (interval(Duration::from_millis(50)), Vec::new());
             loop {
                 tokio::select! {
                     _ = turns.tick() => {}
                     _ = &mut ended => return cycles,
                 }
+                let asked = ms(start.elapsed());
                 let Ok(stats) = admin.cluster_stats(&cluster_name(HOST)).await else { continue };
                 let active = stats.get("outlier_detection.ejections_active").copied().unwrap_or(0) > 0;
-                note(&mut cycles, active, u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX));
+                note(&mut cycles, active, asked, ms(start.elapsed()));
             }
         });
         Self { end, task }
@@ -49,18 +54,40 @@ impl Watch {
     }
 }
 
-fn note(cycles: &mut Vec<Cycle>, active: bool, at: u64) {
+/// The gauge was as `active` says at some moment between `asked` and `told`.
+fn note(cycles: &mut Vec<Cycle>, active: bool, asked: u64, told: u64) {
     let ejected = cycles.last_mut().filter(|cycle| cycle.returned_ms.is_none());
     match (ejected, active) {
-        (Some(cycle), false) => cycle.returned_ms = Some(at),
-        (None, true) => cycles.push(Cycle { ejected_ms: at, returned_ms: None }),
-        _ => {}
+        (Some(cycle), true) => cycle.still_ms = asked,
+        (Some(cycle), false) => cycle.returned_ms = Some(told),
+        (None, true) => cycles.push(Cycle { ejected_ms: told, still_ms: told, returned_ms: None }),
+        (None, false) => {}
     }
 }
 
+fn ms(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Envoy's `update_merge_window`, 1 s by default: a change of health that follows another within it reaches the
+/// workers only at its end, so an address that came back and failed again goes on getting requests until then.
+const MERGE_WINDOW_MS: u64 = 1000;
+
+/// Failures of requests that began and ended while an address was away, as the workers knew.
+pub(super) fn failed_while_ejected(cycles: &[Cycle], requests: &[Exchange]) -> usize {
+    let within = |request: &&Exchange| {
+        let inside = |cycle: &Cycle| {
+            request.at_ms >= cycle.ejected_ms + MERGE_WINDOW_MS + 100
+                && request.at_ms + request.took_ms < cycle.still_ms
+        };
+        cycles.iter().any(inside)
+    };
+    requests.iter().filter(|request| !request.ok()).filter(within).count()
+}
+
 /// Time to eject and time ejected, cycle by cycle.
-pub(super) fn table(cycles: &[Cycle]) -> Table {
-    let mut back = 0;
+pub(super) fn table(began_ms: u64, cycles: &[Cycle]) -> Table {
+    let mut back = began_ms;
     let rows = cycles.iter().enumerate().map(|(n, cycle)| {
         let to_eject = cycle.ejected_ms.saturating_sub(back);
         let away = cycle.returned_ms.map(|returned| returned - cycle.ejected_ms);

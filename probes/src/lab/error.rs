@@ -1,0 +1,65 @@
+//! Why a cell has no result, and what to do about it.
+
+use std::time::Duration;
+
+use labdns::{CommandError, ScenarioError};
+
+use crate::backend::BackendError;
+use crate::envoy::EnvoyError;
+use crate::envoy::admin::AdminError;
+use crate::trust::TrustError;
+
+/// Why a cell has no result.
+#[derive(Debug, thiserror::Error)]
+pub enum LabError {
+    /// Envoy.
+    #[error(transparent)]
+    Envoy(#[from] EnvoyError),
+    /// Backends.
+    #[error(transparent)]
+    Backend(#[from] BackendError),
+    /// Keys.
+    #[error(transparent)]
+    Trust(#[from] TrustError),
+    /// The lab DNS.
+    #[error("the lab DNS cannot start")]
+    Dns(#[source] std::io::Error),
+    /// The experiment's records are none.
+    #[error(transparent)]
+    Scenario(#[from] ScenarioError),
+    /// The experiment's command fits no record.
+    #[error(transparent)]
+    Command(#[from] CommandError),
+    /// Something that the experiment builds on did not come about.
+    #[error("{what}: not within {:.1} s; last seen: {last}", waited.as_secs_f64())]
+    Never {
+        /// What was waited for.
+        what: String,
+        /// For how long.
+        waited: Duration,
+        /// The last state.
+        last: String,
+    },
+}
+
+impl From<AdminError> for LabError {
+    fn from(error: AdminError) -> Self {
+        Self::Envoy(EnvoyError::Admin(error))
+    }
+}
+
+impl LabError {
+    /// What to do about it.
+    #[must_use]
+    pub fn hint(&self) -> String {
+        match self {
+            Self::Envoy(error) => error.hint().to_owned(),
+            Self::Backend(error) => error.hint(),
+            Self::Trust(_) | Self::Scenario(_) | Self::Command(_) => "this is a fault of the lab; please report it".to_owned(),
+            Self::Dns(_) => "the limit of open files may be too low (`ulimit -n`)".to_owned(),
+            Self::Never { .. } => {
+                "a machine under load answers late: run fewer cells at once with `--jobs`, or a longer `--stream`".to_owned()
+            }
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! The platform's table of behaviours, measured again: versions come in, one small cell per behaviour and version is
+//! run, and what was seen goes out beside what `policies` says. Called by `lab matrix` and by the test that compares.
+
+use policies::platform::Behaviour;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::envoy::bootstrap::{Discovery, HttpVersion, Layer};
+use crate::envoy::{Binary, EnvoyVersion};
+use crate::evidence::{Cell, Evidence, Table, Topology, Verdict};
+use crate::experiments::{find, is_known};
+use crate::runner::Job;
+
+/// Where a behaviour can be seen: experiment, resolution, path, variant and control.
+type Place = (Behaviour, &'static str, Discovery, Layer, Option<&'static str>, Option<&'static str>);
+
+const PLACES: &[Place] = {
+    use Behaviour as B;
+    use Discovery::{Logical, Strict};
+    use Layer::{Http as L7, Passthrough as L4};
+    &[
+        (B::EmptyAnswerEmptiesStrict, "dns-outage", Strict, L4, Some("nxdomain"), None),
+        (B::EjectionLimitBindsFirst, "dead-ip", Strict, L4, Some("refuse+outlier"), Some("limit-10")),
+        (B::LogicalFlipRecorded, "flip-record", Logical, L4, None, None),
+        (B::LogicalFlipDrains, "keepalive-pinning", Logical, L7, None, None),
+        (B::LogicalOrderChurns, "order-churn", Logical, L7, None, None),
+        (B::LogicalForgetsEjection, "ejection-memory", Logical, L4, None, None),
+    ]
+};
+
+/// What each version was seen to do.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Matrix {
+    /// The columns.
+    pub columns: Vec<Column>,
+    /// One row a behaviour.
+    pub rows: Vec<Row>,
+}
+
+/// One Envoy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Column {
+    /// Its version.
+    pub envoy: EnvoyVersion,
+    /// `enable_new_dns_implementation` was set to false.
+    pub old_dns: bool,
+}
+
+/// One behaviour.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Row {
+    /// Which.
+    pub behaviour: Behaviour,
+    /// In a sentence.
+    pub what: String,
+    /// For each column, what was seen (absent where the cell was inconclusive), and what is known.
+    pub cells: Vec<Seen>,
+}
+
+/// Seen against known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Seen {
+    /// What this run saw.
+    pub measured: Option<bool>,
+    /// What the platform's table says.
+    pub known: bool,
+}
+
+/// The cells to run: every version as it comes, and from 1.39 on with the earlier DNS implementation too.
+#[must_use]
+pub fn jobs(binaries: &[Binary]) -> Vec<Job> {
+    let mut jobs = Vec::new();
+    for binary in binaries {
+        for column in columns(binary.version) {
+            jobs.extend(PLACES.iter().filter_map(|place| {
+                let cell = cell(place, column);
+                Some(Job { experiment: find(place.1)?, cell, binary: binary.clone() })
+            }));
+        }
+    }
+    jobs
+}
+
+fn columns(envoy: EnvoyVersion) -> Vec<Column> {
+    let guards: &[bool] = if envoy.unified_dns() { &[false, true] } else { &[false] };
+    guards.iter().map(|&old_dns| Column { envoy, old_dns }).collect()
+}
+
+fn cell(&(_, _, resolution, path, variant, control): &Place, column: Column) -> Cell {
+    Cell {
+        envoy: column.envoy,
+        old_dns: column.old_dns,
+        topology: Topology::Sidecar,
+        path,
+        http: HttpVersion::H1,
+        resolution,
+        variant: variant.map(str::to_owned),
+        control: control.map(str::to_owned),
+    }
+}
+
+impl Matrix {
+    /// Sets what was seen beside what is known.
+    #[must_use]
+    pub fn of(binaries: &[Binary], evidence: &[Evidence]) -> Self {
+        let columns: Vec<Column> = binaries.iter().flat_map(|binary| columns(binary.version)).collect();
+        let rows = PLACES.iter().map(|place| {
+            let seen = |&column: &Column| {
+                let cell = cell(place, column);
+                let found = evidence.iter().find(|e| e.experiment == place.1 && e.cell == cell);
+                let conclusive = found.filter(|evidence| evidence.verdict != Verdict::Inconclusive);
+                let measured = conclusive.and_then(|e| e.seen.iter().find(|seen| seen.behaviour == place.0));
+                Seen { measured: measured.map(|seen| seen.holds), known: is_known(&cell, place.0) }
+            };
+            Row {
+                behaviour: place.0,
+                what: place.0.row().what.to_owned(),
+                cells: columns.iter().map(seen).collect(),
+            }
+        });
+        let rows = rows.collect();
+        Self { columns, rows }
+    }
+
+    /// Whether anything was seen that the platform's table does not say.
+    #[must_use]
+    pub fn differs(&self) -> bool {
+        self.cells().any(|cell| cell.measured.is_some_and(|measured| measured != cell.known))
+    }
+
+    /// Whether every cell was conclusive.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.cells().all(|cell| cell.measured.is_some())
+    }
+
+    fn cells(&self) -> impl Iterator<Item = &Seen> {
+        self.rows.iter().flat_map(|row| &row.cells)
+    }
+
+    /// As a table: `yes` or `no` as measured, with what is known where that differs.
+    #[must_use]
+    pub fn table(&self) -> Table {
+        let word = |holds| if holds { "yes" } else { "no" };
+        let show = |cell: &Seen| match cell.measured {
+            Some(measured) if measured == cell.known => word(measured).to_owned(),
+            Some(measured) => format!("{} (known: {})", word(measured), word(cell.known)),
+            None => "?".to_owned(),
+        };
+        let heads = self.columns.iter().map(|column| {
+            let guard = if column.old_dns { ", old DNS" } else { "" };
+            format!("{}{guard}", column.envoy)
+        });
+        let rows = self.rows.iter().map(|row| {
+            std::iter::once(row.what.clone()).chain(row.cells.iter().map(show)).collect::<Vec<_>>()
+        });
+        Table {
+            title: "What each Envoy was seen to do".to_owned(),
+            columns: std::iter::once("behaviour".to_owned()).chain(heads).collect(),
+            rows: rows.collect(),
+        }
+    }
+}
