@@ -110,7 +110,7 @@ pub struct Clear {
     pub name: Option<Name>,
 }
 
-/// A fault of the server or the network.
+/// A fault of the server or the network. A second one of the same kind and family replaces the first.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Fault {
@@ -140,9 +140,10 @@ pub enum FaultKind {
     Drop,
     /// The answer comes this much later.
     Delay(Interval),
-    /// An empty answer with TC set over UDP; TCP then gives the full answer (`open`) or hangs up (`closed`).
+    /// An empty answer with TC set over UDP; TCP then gives the full answer (`open`) or none
+    /// (`closed`).
     Truncate(TcpPort),
-    /// Bytes that are no DNS message.
+    /// Bytes that are no DNS message; over TCP no answer, as for the next two.
     Garbage,
     /// The right answer under another id.
     WrongId,
@@ -150,17 +151,18 @@ pub enum FaultKind {
     WrongQuestion,
 }
 
-/// What TCP does for a truncated answer.
+/// What TCP does for a truncated answer: gives the full one (`open`), or never answers (`closed`; for a port that
+/// refuses connections set `tcp: false` in the scenario).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TcpPort {
-    /// Gives the full answer.
+    /// Answers.
     Open,
-    /// Hangs up without one.
+    /// Never answers.
     Closed,
 }
 
-/// An address family.
+/// A family of addresses, by its record type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Family {

@@ -184,3 +184,51 @@ impl Entry {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn log_of(capacity: usize, queries: usize) -> Log {
+        let mut log = Log::new(capacity, Timestamp::UNIX_EPOCH);
+        for number in 1..=queries {
+            let asked = Asked {
+                now: Duration::from_secs(number as u64),
+                server: Role::Authority,
+                name: if number % 2 == 0 { "even.example" } else { "odd.example" },
+                record_type: RecordType::A,
+                client: "192.0.2.1:53".parse().unwrap(),
+                ecs: None,
+                transport: Transport::Udp,
+            };
+            log.record(&asked, &Reply::default(), number % 5 != 0);
+        }
+        log
+    }
+
+    proptest! {
+        #[test]
+        fn the_last_queries_are_kept_in_order_and_no_more(capacity in 0usize..20, queries in 0usize..70) {
+            let log = log_of(capacity, queries);
+            let kept: Vec<u64> = log.select(&Filter::default()).iter().map(|entry| entry.seq).collect();
+            let expected: Vec<u64> = (queries.saturating_sub(capacity) + 1..=queries).map(|n| n as u64).collect();
+            prop_assert_eq!(kept, expected);
+            prop_assert!(log.entries.len() <= capacity);
+            prop_assert_eq!(log.seen(), queries as u64);
+        }
+    }
+
+    #[test]
+    fn a_filter_takes_the_latest_of_what_passes() {
+        let log = log_of(10, 25);
+        let even =
+            Filter { name: Some("Even.example".parse().unwrap()), limit: Some(2), ..Filter::default() };
+        let chosen = log.select(&even);
+        assert_eq!(chosen.iter().map(|entry| entry.seq).collect::<Vec<_>>(), [22, 24]);
+        assert_eq!(chosen[1].at, "1970-01-01T00:00:24Z".parse().unwrap());
+        let unanswered: Vec<_> =
+            log.select(&Filter::default()).into_iter().filter(|e| e.rcode.is_none()).collect();
+        assert_eq!(unanswered.iter().map(|entry| entry.seq).collect::<Vec<_>>(), [20, 25]);
+    }
+}

@@ -60,7 +60,8 @@ pub struct ResolverSpec {
     pub overrides: Vec<Override>,
 }
 
-/// Which cache of a farm answers a query.
+/// Which cache of a farm answers a query: any (`random`), each in turn (`cyclic`), or always the same for one client
+/// address (`sticky`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CachePick {
@@ -69,7 +70,7 @@ pub enum CachePick {
     Random,
     /// In turn.
     Cyclic,
-    /// Always the same for one client address.
+    /// By client.
     Sticky,
 }
 

@@ -171,11 +171,12 @@ pub struct Flap {
     pub down: Interval,
 }
 
-/// Order of the addresses on the wire.
+/// Order of the addresses on the wire: as drawn (`fixed`: the pool's order for `all`, random for a random draw),
+/// turned by one with each answer (`cyclic`), or random for each answer (`shuffled`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Order {
-    /// As drawn: the pool's order for `all`, random for a random draw.
+    /// As drawn.
     #[default]
     Fixed,
     /// Turned by one with each answer.
@@ -201,11 +202,12 @@ pub struct Cname {
     pub ttl: u32,
 }
 
-/// How one of several is chosen.
+/// How one of several targets is chosen: the `first`, until a `flip` or `rotate` names another; in turn (`cyclic`); or
+/// at `random`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Pick {
-    /// The first, until a `flip` or `rotate` names another.
+    /// The first.
     #[default]
     First,
     /// In turn.
@@ -241,7 +243,8 @@ pub struct Expect {
     pub resolution: Option<ExpectedResolution>,
 }
 
-/// The classes of a verdict.
+/// How a name answers: one address of a small pool at a time (`SingleVip`), several of a small pool (`FixedMultiIp`), a
+/// few of a large pool (`RotatingPool`), never an address (`Unresolvable`), or nobody could tell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub enum ExpectedClass {
     /// One address per answer out of a small pool.
@@ -256,13 +259,13 @@ pub enum ExpectedClass {
     InsufficientData,
 }
 
-/// Istio's `resolution`.
+/// Istio's `resolution`: `DNS` is Envoy's `STRICT_DNS`, `DNS_ROUND_ROBIN` its `LOGICAL_DNS`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum ExpectedResolution {
-    /// Envoy's `STRICT_DNS`.
+    /// `STRICT_DNS`.
     Dns,
-    /// Envoy's `LOGICAL_DNS`.
+    /// `LOGICAL_DNS`.
     DnsRoundRobin,
 }
 

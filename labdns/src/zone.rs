@@ -35,8 +35,8 @@ pub struct Zone {
     negative_ttl: u32,
     ecs: bool,
     seed: u64,
-    /// Record sets made so far: each gets a seed of its own.
-    made: u64,
+    /// `set` commands so far: what they make gets a seed of its own.
+    sets: u64,
     nodes: Vec<Node>,
     index: HashMap<Name, usize>,
     /// Wildcards by what follows `*.`.
@@ -75,7 +75,7 @@ impl Zone {
             negative_ttl: scenario.negative_ttl,
             ecs: scenario.ecs,
             seed,
-            made: 0,
+            sets: 0,
             nodes: Vec::with_capacity(scenario.names.len()),
             index: HashMap::new(),
             wildcards: HashMap::new(),
@@ -220,9 +220,9 @@ impl Zone {
     fn insert(&mut self, name: &Name, spec: &NameSpec) {
         let node = Node {
             name: name.clone(),
-            a: spec.a.clone().map(|set| self.make(name, set)),
-            aaaa: spec.aaaa.clone().map(|set| self.make(name, set)),
-            alias: spec.cname.clone().map(|cname| AliasState::new(cname, self.next_seed(name))),
+            a: spec.a.clone().map(|set| Rrset::new(set, self.seed_for(name, "a"))),
+            aaaa: spec.aaaa.clone().map(|set| Rrset::new(set, self.seed_for(name, "aaaa"))),
+            alias: spec.cname.clone().map(|cname| AliasState::new(cname, self.seed_for(name, "cname"))),
             faults: spec.faults.clone(),
         };
         if let Some(place) = self.index.get(name) {
@@ -242,13 +242,9 @@ impl Zone {
         }
     }
 
-    fn make(&mut self, name: &Name, set: RecordSet) -> Rrset {
-        Rrset::new(set, self.next_seed(name))
-    }
-
-    fn next_seed(&mut self, name: &Name) -> u64 {
-        self.made += 1;
-        seed_of(self.seed.wrapping_add(self.made), name.as_str().as_bytes())
+    /// The same for a name whatever other names there are, so that adding one changes no other's answers.
+    fn seed_for(&self, name: &Name, what: &str) -> u64 {
+        seed_of(seed_of(self.seed.wrapping_add(self.sets), what.as_bytes()), name.as_str().as_bytes())
     }
 }
 

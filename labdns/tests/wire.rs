@@ -280,3 +280,29 @@ async fn tcp_can_be_closed_altogether() {
     assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
     assert_eq!(ask(lab.authority_addr(), "edge.cdn.example.").answers.len(), 1);
 }
+
+/// The wire and the simulation are one: every built-in scenario, asked over UDP, answers as its pure zone does.
+#[tokio::test(flavor = "multi_thread")]
+async fn every_behaviour_answers_on_the_wire_as_it_does_in_simulated_time() {
+    for (_, yaml) in labdns::scenarios::builtin() {
+        let scenario = Scenario::from_yaml(yaml).unwrap();
+        let lab = LabDns::start(&scenario, &Options { control: None, ..Options::default() }).await.unwrap();
+        let mut zone = labdns::Zone::new(&scenario, Options::default().seed);
+        for name in scenario.names.keys() {
+            for record_type in [labdns::RecordType::A, labdns::RecordType::Aaaa].repeat(6) {
+                let client = "127.0.0.1".parse().unwrap();
+                let query_as_data = labdns::Query { name: name.as_str(), record_type, client, ecs: None };
+                let simulated = zone.answer(&query_as_data, lab.now());
+                let question = query(&format!("{name}."), RecordType::from(u16::from(record_type)));
+                let real = udp(lab.authority_addr(), &with_edns(question, 4096, None));
+                let expected: Vec<_> =
+                    simulated.addresses.iter().map(|answer| (answer.addr, answer.ttl)).collect();
+                let got: Vec<_> =
+                    real.answers.iter().filter_map(|r| Some((r.data.ip_addr()?, r.ttl))).collect();
+                assert_eq!(got, expected, "{name} {record_type} of {:?}", scenario.description);
+                assert_eq!(u16::from(real.metadata.response_code), simulated.rcode as u16);
+                assert_eq!(real.answers.len() - got.len(), simulated.chain.len());
+            }
+        }
+    }
+}

@@ -67,7 +67,7 @@ impl Peer {
             let at = dir.display();
             let config = format!(
                 "server:\n ip-address: 127.0.0.1@{port}\n username: \"\"\n zonesdir: {at}\n pidfile: {at}/pid\n \
-                 xfrdfile: {at}/xfrd\n zonelistfile: {at}/list\n database: \"\"\nremote-control:\n \
+                 xfrdfile: {at}/xfrd\n zonelistfile: {at}/list\n database: \"\"\n rrl-ratelimit: 0\nremote-control:\n \
                  control-enable: no\nzone:\n name: example\n zonefile: example.zone\n"
             );
             fs::write(dir.join("nsd.conf"), config)?;

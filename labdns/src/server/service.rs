@@ -111,8 +111,8 @@ impl Service {
         let query = Query { name: &work.name, record_type, client: client.ip(), ecs };
         let reply = &mut work.reply;
         let answered = self.look_up(&query, now, reply) && !reply.effects.drop;
-        let hangs_up = transport == Transport::Tcp && reply.effects.truncate == Some(TcpPort::Closed);
-        let answered = answered && !hangs_up;
+        let left_waiting = transport == Transport::Tcp && reply.effects.truncate == Some(TcpPort::Closed);
+        let answered = answered && !left_waiting;
         let asked = Asked { now, server: self.role, name: &work.name, record_type, client, ecs, transport };
         lock(&self.shared.log).record(&asked, reply, answered);
         if !answered {

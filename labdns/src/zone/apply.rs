@@ -55,9 +55,10 @@ impl Zone {
             self.insert(&set.name, &NameSpec::default());
         }
         let NameSpec { a, aaaa, cname, .. } = spec;
-        let a = a.map(|records| self.make(&set.name, records));
-        let aaaa = aaaa.map(|records| self.make(&set.name, records));
-        let alias = cname.map(|cname| AliasState::new(cname, self.next_seed(&set.name)));
+        self.sets += 1;
+        let a = a.map(|records| Rrset::new(records, self.seed_for(&set.name, "a")));
+        let aaaa = aaaa.map(|records| Rrset::new(records, self.seed_for(&set.name, "aaaa")));
+        let alias = cname.map(|cname| AliasState::new(cname, self.seed_for(&set.name, "cname")));
         let node = self.node(&set.name)?;
         if a.is_some() || aaaa.is_some() {
             node.alias = None;
