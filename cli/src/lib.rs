@@ -1,2 +1,37 @@
-//! The program `egress-audit`: arguments in, a [`Report`](https://docs.rs) built by one command, rendered in the
-//! format asked for. `main.rs` is a thin shell over this, so that tests can call commands in process.
+//! The program `egress-audit`: arguments in, a [`report::Report`] built by one command, rendered in the form asked
+//! for. `main.rs` is a thin shell over this, so that tests can call commands in process.
+
+pub mod args;
+pub mod commands;
+pub mod console;
+pub mod exit;
+pub mod input;
+pub mod render;
+pub mod report;
+
+use anyhow::Context;
+
+use crate::args::{Cli, Command};
+use crate::console::Console;
+use crate::exit::Exit;
+
+/// Runs one command to its end.
+///
+/// # Errors
+/// When the command as a whole could not be done; what failed for single names is in its report instead.
+pub fn run(cli: Cli, console: &mut Console) -> anyhow::Result<Exit> {
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start threads")?;
+    runtime.block_on(async {
+        match cli.command {
+            Command::Classify(args) => commands::classify::run(&args, console).await,
+            Command::Generate(args) => commands::generate::run(&args, console).await,
+            Command::Lab(command) => commands::lab::run(command, console).await,
+            Command::Report(args) => commands::report::run(&args, console),
+            Command::Policy => commands::reference::policy(console),
+            Command::Schema => commands::reference::schema(console),
+            Command::Completions { shell } => commands::reference::completions(shell, console),
+            Command::Man { dir } => commands::reference::man(&dir, console),
+        }
+    })
+}

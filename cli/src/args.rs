@@ -1,0 +1,270 @@
+//! What may be typed. Each command's arguments are one struct; `--help`, completions, man pages and the book's
+//! reference are generated from here. Values are read into the types that the commands work with, so that a wrong one
+//! is refused before any work begins.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
+use policies::Version;
+
+mod lab;
+mod values;
+
+pub use lab::{ControlArgs, DnsCommand, FaultWord, LabCommand, LogFormat, ScoreArgs, ScoreFormat, ServeArgs};
+use values::{duration, export_to, resource_name, server, subnet};
+
+/// Decides how external names belong into Istio: classifies their DNS answers, writes the ServiceEntry, proves it
+/// on a real Envoy.
+#[derive(Debug, Parser)]
+#[command(name = "egress-audit", version, about, max_term_width = 100, propagate_version = true)]
+#[command(
+    after_help = "Exit codes: 0 clean, 1 findings or a refuted experiment, 2 could not do (all of) the work."
+)]
+pub struct Cli {
+    /// Say less: no progress, no notes; errors stay.
+    #[arg(short, long, global = true)]
+    pub quiet: bool,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Tell how names answer: single VIP, fixed set or rotating pool, and what that means for Istio.
+    Classify(ClassifyArgs),
+    /// Write the ServiceEntry and, where it helps, the DestinationRule.
+    Generate(GenerateArgs),
+    /// The lab: a scripted DNS, and how right the classifier is on it.
+    #[command(subcommand)]
+    Lab(LabCommand),
+    /// Render a saved JSON report again, without a network.
+    Report(ReportArgs),
+    /// Print the policy: every threshold with its default and its meaning.
+    Policy,
+    /// Print the JSON schema of the report.
+    Schema,
+    /// Print a completion script for a shell.
+    Completions {
+        /// The shell.
+        shell: Shell,
+    },
+    /// Write the man pages into a folder.
+    Man {
+        /// The folder; made if it is missing.
+        #[arg(default_value = "man")]
+        dir: PathBuf,
+    },
+}
+
+/// Arguments of `classify`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  egress-audit classify api.partner.example
+  egress-audit classify -f names.txt --resolver 10.0.0.53 --window 5m --save windows/
+  egress-audit classify --from windows/ -o json | jq '.hosts[].recommendation.resolution'")]
+pub struct ClassifyArgs {
+    /// What to measure.
+    #[command(flatten)]
+    pub measure: MeasureArgs,
+    /// What the advice is for.
+    #[command(flatten)]
+    pub advice: AdviceArgs,
+    /// Form of the output: `text` explains up to five names and lists more as a table.
+    #[arg(short, long, value_enum, default_value_t = Format::Text)]
+    pub output: Format,
+}
+
+/// Arguments of `generate`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  egress-audit generate api.partner.example --namespace egress > se.yaml
+  egress-audit generate --from windows/ --group --export-to . | kubectl diff -f -")]
+pub struct GenerateArgs {
+    /// What to measure.
+    #[command(flatten)]
+    pub measure: MeasureArgs,
+    /// What the advice is for.
+    #[command(flatten)]
+    pub advice: AdviceArgs,
+    /// What the manifests look like.
+    #[command(flatten)]
+    pub manifest: ManifestArgs,
+}
+
+/// What to measure, how, and for how long.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Measuring")]
+pub struct MeasureArgs {
+    /// External names, such as api.partner.example.
+    #[arg(required_unless_present_any = ["file", "from"])]
+    pub names: Vec<String>,
+    /// Read names from a file, one a line, `#` for comments (`-`: standard input); may be repeated.
+    #[arg(short, long)]
+    pub file: Vec<PathBuf>,
+    /// Replay windows that `--save` wrote, without a network.
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["names", "file", "resolver", "authority", "ecs", "save"])]
+    pub from: Option<PathBuf>,
+    /// Save what was measured, one file a name and record type.
+    #[arg(long, value_name = "DIR")]
+    pub save: Option<PathBuf>,
+    /// Ask this resolver (ADDR or ADDR:PORT) instead of the system's; may be repeated, each is asked by itself.
+    #[arg(long, value_name = "ADDR", value_parser = server)]
+    pub resolver: Vec<SocketAddr>,
+    /// Whether to find the zone's own servers and ask them directly.
+    #[arg(long, value_enum, default_value_t = Authoritative::Auto)]
+    pub authoritative: Authoritative,
+    /// Ask this authoritative server (ADDR or ADDR:PORT) instead of searching by NS; may be repeated.
+    #[arg(long, value_name = "ADDR", value_parser = server)]
+    pub authority: Vec<SocketAddr>,
+    /// Where the zones' own servers listen, other than in a lab.
+    #[arg(long, hide = true, default_value_t = 53)]
+    pub authority_port: u16,
+    /// Ask on behalf of this client subnet (EDNS Client Subnet), such as 203.0.113.0/24; may be repeated.
+    #[arg(long, value_name = "SUBNET", value_parser = subnet)]
+    pub ecs: Vec<ipnet::IpNet>,
+    /// Observe for this long, such as 90s or 10m, instead of until the test decides (at most 3 min).
+    #[arg(long, value_name = "TIME", value_parser = duration, conflicts_with = "quick")]
+    pub window: Option<Duration>,
+    /// Answer within 3 seconds, with the confidence that this allows.
+    #[arg(long)]
+    pub quick: bool,
+    /// Ask at most this many queries for a name and record type.
+    #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..))]
+    pub max_queries: u32,
+    /// Ask one server at most this many queries a second.
+    #[arg(long, value_name = "QPS", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
+    pub rate: u32,
+    /// Thresholds of the classifier, from a file (`egress-audit policy` prints the defaults).
+    #[arg(long, value_name = "FILE")]
+    pub policy: Option<PathBuf>,
+}
+
+/// What the advice is for.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Advice")]
+pub struct AdviceArgs {
+    /// Istio version in use, such as 1.31; it implies Envoy's.
+    #[arg(long, value_name = "VERSION")]
+    pub istio_version: Option<Version>,
+    /// Envoy version in use, such as 1.39.3.
+    #[arg(long, value_name = "VERSION")]
+    pub envoy_version: Option<Version>,
+    /// Which proxy carries the traffic.
+    #[arg(long, value_enum, default_value_t = Proxy::Gateway)]
+    pub proxy: Proxy,
+    /// Which addresses the proxy asks for: `v4` unless the pods are IPv6 only or dual stack is enabled.
+    #[arg(long, value_enum, default_value_t = Family::V4)]
+    pub lookup_family: Family,
+    /// The mesh's dnsRefreshRate, used where a TTL is 0.
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration)]
+    pub dns_refresh_rate: Duration,
+    /// How soon after a fail-over all traffic must have moved; sets the connection lifetime.
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub failover_target: Option<Duration>,
+    /// The longest request or stream that must survive.
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub longest_stream: Option<Duration>,
+    /// Protocol of the port.
+    #[arg(long, value_enum, default_value_t = Protocol::Tls)]
+    pub protocol: Protocol,
+    /// Port that the application connects to; by default 443 for TLS and 80 for HTTP.
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
+    pub port: Option<u16>,
+}
+
+/// What the manifests look like.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Manifests")]
+pub struct ManifestArgs {
+    /// Namespace of the manifests.
+    #[arg(short, long, value_parser = resource_name)]
+    pub namespace: Option<String>,
+    /// Namespaces that may use the entry, such as `.` or `*`; may be repeated.
+    #[arg(long, value_name = "NS", value_parser = export_to)]
+    pub export_to: Vec<String>,
+    /// Name of the manifests, for a single host or with `--group`; derived from the host otherwise.
+    #[arg(long, value_parser = resource_name)]
+    pub name: Option<String>,
+    /// One ServiceEntry for all hosts whose class and settings agree.
+    #[arg(long)]
+    pub group: bool,
+}
+
+/// Arguments of `report`.
+#[derive(Debug, Args)]
+pub struct ReportArgs {
+    /// A report that `-o json` wrote (`-`: standard input).
+    pub file: PathBuf,
+    /// Form of the output.
+    #[arg(short, long, visible_alias = "format", value_enum, default_value_t = Format::Text)]
+    pub output: Format,
+}
+
+/// Form of a report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// For reading.
+    Text,
+    /// One row a name.
+    Table,
+    /// The whole report (`egress-audit schema`).
+    Json,
+    /// One JSON document a name and line, as soon as it is known.
+    Jsonl,
+    /// For an issue or a wiki.
+    Markdown,
+}
+
+/// Whether to ask the zone's own servers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Authoritative {
+    /// Where they can be found and reached.
+    Auto,
+    /// Resolvers only.
+    Never,
+}
+
+/// Which proxy carries the traffic.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Proxy {
+    /// The pod's own.
+    Sidecar,
+    /// An egress gateway.
+    Gateway,
+    /// ztunnel and waypoints.
+    Ambient,
+}
+
+/// Which addresses a proxy asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Family {
+    /// A only.
+    V4,
+    /// AAAA only.
+    V6,
+    /// Both, merged into one list.
+    All,
+}
+
+/// What the application speaks to the proxy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Protocol {
+    /// TLS of its own, passed on by SNI.
+    Tls,
+    /// The same under Istio's other name.
+    Https,
+    /// Plain bytes.
+    Tcp,
+    /// Plain HTTP, passed on as such.
+    Http,
+    /// Plain HTTP, which the proxy carries on over TLS.
+    TlsOrigination,
+}
+
+/// Where a server listens when only a port matters.
+pub(crate) const LOOPBACK: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);

@@ -1,0 +1,214 @@
+//! Arguments of the lab's commands.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Subcommand, ValueEnum};
+
+use labdns::Name;
+
+use super::LOOPBACK;
+use super::values::{duration, lab_name, server};
+
+/// The lab's commands.
+#[derive(Debug, Subcommand)]
+pub enum LabCommand {
+    /// Classify the demo names against the built-in lab DNS and print their YAML.
+    Demo,
+    /// The lab DNS alone, and the commands that steer it while it runs.
+    #[command(subcommand)]
+    Dns(DnsCommand),
+    /// How right the classifier is on scenarios, in simulated time.
+    Score(ScoreArgs),
+    /// List the built-in scenarios, or print one as a file to start from.
+    Scenarios {
+        /// The scenario to print, such as `demo` or `zoo/one-vip`; all are listed without it.
+        name: Option<String>,
+    },
+}
+
+/// The lab DNS.
+#[derive(Debug, Subcommand)]
+pub enum DnsCommand {
+    /// Serve a scenario until Ctrl-C.
+    Serve(ServeArgs),
+    /// Switch a name to other addresses, visible to the next query.
+    Flip {
+        /// The name to switch.
+        #[arg(value_parser = lab_name)]
+        name: Name,
+        /// Its new addresses.
+        #[arg(required = true)]
+        addresses: Vec<IpAddr>,
+        /// Where the lab DNS is steered.
+        #[command(flatten)]
+        control: ControlArgs,
+    },
+    /// Replace the records of a name: addresses, TTL.
+    Set {
+        /// The name to set; it is added where the zone lacks it.
+        #[arg(value_parser = lab_name)]
+        name: Name,
+        /// Its addresses.
+        #[arg(required = true)]
+        addresses: Vec<IpAddr>,
+        /// Time to live, seconds.
+        #[arg(long, default_value_t = 5)]
+        ttl: u32,
+        /// Where the lab DNS is steered.
+        #[command(flatten)]
+        control: ControlArgs,
+    },
+    /// Make a name fail in a given way.
+    Fault {
+        /// The name at fault.
+        #[arg(value_parser = lab_name)]
+        name: Name,
+        /// How it fails.
+        #[arg(value_enum)]
+        fault: FaultWord,
+        /// How long an answer waits under `delay`.
+        #[arg(long, value_parser = duration, default_value = "2s")]
+        delay: Duration,
+        /// Where the lab DNS is steered.
+        #[command(flatten)]
+        control: ControlArgs,
+    },
+    /// End the faults of a name.
+    Clear {
+        /// The name to mend; every name without it.
+        #[arg(value_parser = lab_name)]
+        name: Option<Name>,
+        /// Where the lab DNS is steered.
+        #[command(flatten)]
+        control: ControlArgs,
+    },
+    /// Print the query log.
+    Log {
+        /// Only this name.
+        #[arg(long, value_parser = lab_name)]
+        name: Option<Name>,
+        /// Only this record type, such as A.
+        #[arg(long = "type")]
+        record_type: Option<String>,
+        /// At most this many entries, the newest.
+        #[arg(long, default_value_t = 100)]
+        last: usize,
+        /// Form of the output.
+        #[arg(short, long, value_enum, default_value_t = LogFormat::Text)]
+        output: LogFormat,
+        /// Where the lab DNS is steered.
+        #[command(flatten)]
+        control: ControlArgs,
+    },
+}
+
+/// How a name of the lab fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum FaultWord {
+    /// The name does not exist.
+    Nxdomain,
+    /// An answer without an address.
+    Nodata,
+    /// The server fails.
+    Servfail,
+    /// The server refuses.
+    Refused,
+    /// No answer at all.
+    Drop,
+    /// A late answer.
+    Delay,
+    /// A truncated answer, and the whole of it over TCP.
+    Truncate,
+    /// A truncated answer, and TCP hangs up.
+    TruncateOnly,
+    /// Bytes that are no DNS message.
+    Garbage,
+    /// The answer to another query's id.
+    WrongId,
+    /// The answer to another question.
+    WrongQuestion,
+}
+
+/// Form of the query log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// One line a query.
+    Text,
+    /// The control API's answer as it is.
+    Json,
+}
+
+/// Where the running lab DNS is steered.
+#[derive(Debug, Args)]
+pub struct ControlArgs {
+    /// Control API of the running lab DNS (`lab dns serve` prints it).
+    #[arg(long, env = "EGRESS_AUDIT_LAB", value_name = "ADDR", default_value = "127.0.0.1:5380", value_parser = server)]
+    pub control: SocketAddr,
+}
+
+/// Arguments of `lab dns serve`.
+#[derive(Debug, Args)]
+pub struct ServeArgs {
+    /// Scenario file, or the name of a built-in one (`egress-audit lab scenarios`).
+    #[arg(long, default_value = "demo")]
+    pub scenario: String,
+    /// Address to listen on.
+    #[arg(long, default_value_t = LOOPBACK)]
+    pub listen: IpAddr,
+    /// Port of the authoritative server, UDP and TCP; 0 takes a free one.
+    #[arg(long, default_value_t = 5353)]
+    pub port: u16,
+    /// Port of the caching resolver in front of it, where the scenario has one; 0 takes a free one.
+    #[arg(long, default_value_t = 5354)]
+    pub resolver_port: u16,
+    /// Address of the control API: loopback, since whoever reaches it can change the zone.
+    #[arg(long, default_value_t = LOOPBACK)]
+    pub control_listen: IpAddr,
+    /// Port of the control API; 0 takes a free one.
+    #[arg(long, default_value_t = 5380)]
+    pub control_port: u16,
+    /// Seed of every random choice: the same seed gives the same answers.
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+}
+
+/// Arguments of `lab score`.
+#[derive(Debug, Args)]
+pub struct ScoreArgs {
+    /// Scenario files or folders of them; the built-in zoo without any.
+    pub scenarios: Vec<PathBuf>,
+    /// Runs of each scenario, each with its own seed.
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
+    pub runs: u32,
+    /// Seed of the first run.
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Judge through caches alone, as where the zone's own servers cannot be reached.
+    #[arg(long)]
+    pub caches_only: bool,
+    /// Observe for this long instead of until the test decides.
+    #[arg(long, value_name = "TIME", value_parser = duration, conflicts_with = "quick")]
+    pub window: Option<Duration>,
+    /// Judge with `--quick` windows.
+    #[arg(long)]
+    pub quick: bool,
+    /// Thresholds of the classifier, from a file.
+    #[arg(long, value_name = "FILE")]
+    pub policy: Option<PathBuf>,
+    /// Form of the output.
+    #[arg(short, long, value_enum, default_value_t = ScoreFormat::Text)]
+    pub output: ScoreFormat,
+}
+
+/// Form of a score.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ScoreFormat {
+    /// A table, and the confusion matrix.
+    Text,
+    /// Everything, for other programs.
+    Json,
+    /// For the book.
+    Markdown,
+}

@@ -1,0 +1,87 @@
+//! Readers of single values: durations, resolvers, client subnets. Text in, a typed value or a message that says what
+//! would be right out.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use ipnet::IpNet;
+
+/// `90s`, `5m`, `1h30m`, `250ms`; a bare number is refused because its unit would be a guess.
+pub(super) fn duration(text: &str) -> Result<Duration, String> {
+    let explain = || format!("`{}` is no duration: write 90s, 5m or 1h30m", text.escape_default());
+    let signed = text.parse::<jiff::SignedDuration>().map_err(|_| explain())?;
+    Duration::try_from(signed).map_err(|_| explain()).and_then(|duration| {
+        if duration.is_zero() { Err("a duration of 0 leaves nothing to do".to_owned()) } else { Ok(duration) }
+    })
+}
+
+/// `10.0.0.53`, `10.0.0.53:5353`, `2001:db8::53`, `[2001:db8::53]:5353`.
+pub(super) fn server(text: &str) -> Result<SocketAddr, String> {
+    probes::resolvers::parse_server(text).map_err(|error| format!("{error}; {}", error.hint()))
+}
+
+/// `203.0.113.0/24`; a bare address stands for its /24 or /56, as resolvers send it (RFC 7871, section 11.1).
+pub(super) fn subnet(text: &str) -> Result<IpNet, String> {
+    let net = match text.parse::<IpAddr>() {
+        Ok(addr) => {
+            IpNet::new(addr, if addr.is_ipv4() { 24 } else { 56 }).map_err(|error| error.to_string())?
+        }
+        Err(_) => text.parse::<IpNet>().map_err(|_| {
+            format!("`{}` is no client subnet: write one such as 203.0.113.0/24", text.escape_default())
+        })?,
+    };
+    Ok(net.trunc())
+}
+
+/// A name of the lab's zone.
+pub(super) fn lab_name(text: &str) -> Result<labdns::Name, String> {
+    labdns::Name::parse(text).map_err(|error| error.to_string())
+}
+
+/// Name of a namespace or manifest: an RFC 1123 label.
+pub(super) fn resource_name(text: &str) -> Result<String, String> {
+    if policies::manifest::is_resource_name(text) {
+        return Ok(text.to_owned());
+    }
+    Err(format!(
+        "`{}` is no Kubernetes name: at most 63 lower-case letters, digits and inner hyphens",
+        text.escape_default()
+    ))
+}
+
+/// A namespace, or `.` for the entry's own, `*` for all, `~` for none.
+pub(super) fn export_to(text: &str) -> Result<String, String> {
+    if matches!(text, "." | "*" | "~") { Ok(text.to_owned()) } else { resource_name(text) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_people_type() {
+        assert_eq!(duration("90s"), Ok(Duration::from_secs(90)));
+        assert_eq!(duration("1h30m"), Ok(Duration::from_secs(5400)));
+        assert_eq!(duration("250ms"), Ok(Duration::from_millis(250)));
+        assert_eq!(server("10.0.0.53").unwrap().to_string(), "10.0.0.53:53");
+        assert_eq!(server("10.0.1.53:5353").unwrap().to_string(), "10.0.1.53:5353");
+        assert_eq!(server("[2001:db8::53]").unwrap().to_string(), "[2001:db8::53]:53");
+        assert_eq!(server("2001:db8::53").unwrap().to_string(), "[2001:db8::53]:53");
+        assert_eq!(subnet("203.0.113.77").unwrap().to_string(), "203.0.113.0/24");
+        assert_eq!(subnet("2001:db8::/48").unwrap().to_string(), "2001:db8::/48");
+    }
+
+    #[test]
+    fn wrong_values_say_what_is_right() {
+        for text in ["90", "-5s", "soon", ""] {
+            assert!(duration(text).unwrap_err().contains("90s, 5m"), "{text}");
+        }
+        assert!(duration("0s").unwrap_err().contains("duration of 0"));
+        for text in ["dns.example", "10.0.0.53:x", "10.0.0\u{1b}[31m"] {
+            let error = server(text).unwrap_err();
+            assert!(error.contains("10.0.0.53") && !error.contains('\u{1b}'), "{error}");
+        }
+        assert!(server("10.0.0.53:0").is_err());
+        assert!(subnet("203.0.113.0/40").unwrap_err().contains("203.0.113.0/24"));
+    }
+}

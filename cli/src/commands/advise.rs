@@ -1,0 +1,164 @@
+//! From windows to a report: observe, classify and recommend for every name, and say which names have no answer.
+//! `classify`, `generate` and the demo call it with what `measure` brought.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Context;
+use jiff::Timestamp;
+use policies::policy::Policy;
+use policies::{
+    Family, LookupFamily, ObservationWindow, Observed, Platform, Protocol, ProxyKind, RecordType, Settings,
+    recommend,
+};
+
+use crate::args::{self, AdviceArgs, ManifestArgs};
+use crate::commands::measure::{Measured, MeasuredHost};
+use crate::report::{FamilyReport, HostReport, Inputs, Problem, Report};
+
+/// What turns facts into advice, the same for every name of a run.
+#[derive(Debug)]
+pub struct Advisor {
+    /// Thresholds of the classifier.
+    pub policy: Policy,
+    /// The proxy that the advice is for.
+    pub platform: Platform,
+    /// What the user wants of the manifests and of a fail-over.
+    pub settings: Settings,
+}
+
+impl Advisor {
+    /// Reads the flags.
+    ///
+    /// # Errors
+    /// When a flag is missing that another one needs.
+    pub fn new(policy: Policy, advice: &AdviceArgs, manifest: Option<&ManifestArgs>) -> anyhow::Result<Self> {
+        let protocol = protocol(advice.protocol);
+        let port = advice
+            .port
+            .or(protocol.default_port())
+            .context("`--protocol tcp` has no customary port; name it with `--port`")?;
+        let settings = Settings {
+            namespace: manifest.and_then(|manifest| manifest.namespace.clone()),
+            export_to: manifest.map(|manifest| manifest.export_to.clone()).unwrap_or_default(),
+            name: manifest.and_then(|manifest| manifest.name.clone()),
+            protocol,
+            port,
+            failover_target: advice.failover_target.map(whole_seconds),
+            longest_stream: advice.longest_stream.map(whole_seconds),
+        };
+        Ok(Self { policy, platform: platform(advice), settings })
+    }
+
+    /// The report on everything that was measured.
+    #[must_use]
+    pub fn report(&self, command: &str, measured: Measured, now: Timestamp) -> Report {
+        let envoy = self.platform.envoy();
+        let inputs = Inputs {
+            command: command.to_owned(),
+            names: measured.hosts.len(),
+            resolvers: measured.resolvers,
+            window: measured.window,
+            platform: format!("Envoy {}", envoy.version),
+        };
+        let mut report = Report::new(inputs, now);
+        report.problems = measured.problems;
+        for host in measured.hosts {
+            let host = self.host(host);
+            report.problems.extend(dead(&host));
+            report.hosts.push(host);
+        }
+        report
+    }
+
+    /// One name; a record type that was not asked for stands as a window without samples.
+    fn host(&self, host: MeasuredHost) -> HostReport {
+        let families = RecordType::BOTH.map(|record_type| self.family(&host, record_type));
+        let [a, aaaa] = families.each_ref().map(|family| Family {
+            observation: &family.observation,
+            classification: &family.classification,
+        });
+        let recommendation = recommend(&Observed { a, aaaa: Some(aaaa) }, &self.platform, &self.settings);
+        HostReport {
+            unicode: host.host.unicode(),
+            host: host.host,
+            families: families.into(),
+            recommendation,
+            notes: host.notes,
+        }
+    }
+
+    fn family(&self, host: &MeasuredHost, record_type: RecordType) -> FamilyReport {
+        let window =
+            host.windows.iter().find(|window| window.record_type == record_type).cloned().unwrap_or_else(
+                || ObservationWindow::new(host.host.clone(), record_type, Vec::new(), Timestamp::UNIX_EPOCH),
+            );
+        let observation = policies::observe(&window);
+        let classification = policies::classify(&observation, &self.policy);
+        FamilyReport { sources: window.sources, classification, observation }
+    }
+}
+
+/// Reads `--policy`, or the shipped one.
+///
+/// # Errors
+/// When the file cannot be read or is no policy.
+pub fn policy(file: Option<&Path>) -> anyhow::Result<Policy> {
+    let Some(file) = file else { return Ok(Policy::default()) };
+    let text =
+        std::fs::read_to_string(file).with_context(|| format!("cannot read policy {}", file.display()))?;
+    Policy::from_yaml(&text).with_context(|| {
+        format!("{} is no policy; `egress-audit policy` prints one to start from", file.display())
+    })
+}
+
+/// A name without any address is a problem of the user's, not a class to pass over in silence.
+fn dead(host: &HostReport) -> Option<Problem> {
+    let outcomes = |family: &FamilyReport| {
+        let seen = family.observation.outcomes.iter();
+        seen.map(|seen| format!("{} {}", seen.count, seen.outcome)).collect::<Vec<_>>().join(", ")
+    };
+    let silent = host.families.iter().all(|family| family.observation.addresses.is_empty());
+    let asked = host.families.iter().filter(|family| family.observation.queries > 0);
+    silent.then(|| {
+        let seen: Vec<_> =
+            asked.map(|family| format!("{}: {}", family.observation.record_type, outcomes(family))).collect();
+        let hint =
+            host.recommendation.remedy.clone().unwrap_or_else(|| "check the spelling of the name".to_owned());
+        Problem::new(&host.host, format!("has no address ({})", seen.join("; ")), hint)
+    })
+}
+
+fn platform(advice: &AdviceArgs) -> Platform {
+    Platform {
+        istio_version: advice.istio_version,
+        envoy_version: advice.envoy_version,
+        proxy_kind: match advice.proxy {
+            args::Proxy::Sidecar => ProxyKind::Sidecar,
+            args::Proxy::Gateway => ProxyKind::Gateway,
+            args::Proxy::Ambient => ProxyKind::Ambient,
+        },
+        lookup_family: match advice.lookup_family {
+            args::Family::V4 => LookupFamily::V4Only,
+            args::Family::V6 => LookupFamily::V6Only,
+            args::Family::All => LookupFamily::All,
+        },
+        dns_refresh_rate: whole_seconds(advice.dns_refresh_rate),
+        ..Platform::default()
+    }
+}
+
+fn protocol(protocol: args::Protocol) -> Protocol {
+    match protocol {
+        args::Protocol::Tls => Protocol::Tls,
+        args::Protocol::Https => Protocol::Https,
+        args::Protocol::Tcp => Protocol::Tcp,
+        args::Protocol::Http => Protocol::Http,
+        args::Protocol::TlsOrigination => Protocol::TlsOrigination,
+    }
+}
+
+/// Istio's durations are written in whole seconds here; a fraction is rounded up.
+fn whole_seconds(duration: Duration) -> Duration {
+    Duration::from_secs(duration.as_secs() + u64::from(duration.subsec_nanos() > 0))
+}

@@ -1,0 +1,22 @@
+//! `lab ...`: the scripted DNS, its steering, the score of the classifier, the demo.
+
+mod demo;
+mod dns;
+mod scenarios;
+
+use crate::args::LabCommand;
+use crate::console::Console;
+use crate::exit::Exit;
+
+/// Runs one of the lab's commands.
+///
+/// # Errors
+/// When the command as a whole could not be done.
+pub async fn run(command: LabCommand, console: &mut Console) -> anyhow::Result<Exit> {
+    match command {
+        LabCommand::Demo => demo::run(console).await,
+        LabCommand::Dns(command) => dns::run(command, console).await,
+        LabCommand::Score(_) => anyhow::bail!("soon"),
+        LabCommand::Scenarios { name } => scenarios::run(name.as_deref(), console),
+    }
+}

@@ -1,0 +1,210 @@
+//! From flags to windows: replays saved ones or samples the network, and saves what it measured. Names that cannot be
+//! measured become problems; the others are measured all the same. Ctrl-C ends with what was seen so far.
+
+use std::collections::{BTreeMap, HashSet};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+
+use policies::{Host, Limits, ObservationWindow, Policy, Window};
+use probes::note::Note;
+use probes::resolvers::{RESOLV_CONF, System};
+use probes::sample::{Rate, Sending};
+use probes::sweep::{Authoritative, Event, Settings, Sweep, Watched};
+
+use crate::args::{self, MeasureArgs};
+use crate::console::Console;
+use crate::input;
+use crate::report::Problem;
+
+mod save;
+
+use save::Folder;
+
+/// Queries that one server gets at once before it is paced.
+const BURST: u32 = 14;
+
+/// What was measured or replayed.
+#[derive(Debug, Default)]
+pub struct Measured {
+    /// One entry a name, in the order given.
+    pub hosts: Vec<MeasuredHost>,
+    /// What could not be measured.
+    pub problems: Vec<Problem>,
+    /// The resolvers that were asked.
+    pub resolvers: Vec<String>,
+    /// The window as it was asked for.
+    pub window: String,
+}
+
+/// The windows of one name.
+#[derive(Debug)]
+pub struct MeasuredHost {
+    /// The name.
+    pub host: Host,
+    /// One window a record type.
+    pub windows: Vec<ObservationWindow>,
+    /// How it was asked for, where that needs a word.
+    pub notes: Vec<String>,
+}
+
+/// Replays or samples.
+///
+/// # Errors
+/// When no name can be measured at all.
+pub async fn run(args: &MeasureArgs, policy: &Policy, console: &mut Console) -> anyhow::Result<Measured> {
+    if let Some(from) = &args.from {
+        return Ok(replay(from));
+    }
+    let (hosts, problems) = input::hosts(&args.names, &args.file);
+    let folder = args.save.as_deref().map(Folder::open).transpose()?;
+    let system = if args.resolver.is_empty() { Some(system()?) } else { None };
+    let resolvers = system.as_ref().map_or_else(|| args.resolver.clone(), |system| system.servers.clone());
+    let mut measured = Measured {
+        problems,
+        resolvers: resolvers.iter().map(SocketAddr::to_string).collect(),
+        window: args.window.map_or_else(
+            || if args.quick { "quick".to_owned() } else { "auto".to_owned() },
+            |window| {
+                format!("{:#}", jiff::SignedDuration::try_from(window).unwrap_or(jiff::SignedDuration::MAX))
+            },
+        ),
+        ..Measured::default()
+    };
+    for host in &hosts {
+        note_spelling(host, system.as_ref(), console);
+    }
+    let watched = sweep(hosts, settings(args, resolvers, policy), console).await?;
+    let mut told = HashSet::new();
+    for watched in watched {
+        if let Some(Err(problem)) = folder.as_ref().map(|folder| folder.save(&watched.windows)) {
+            measured.problems.push(problem);
+        }
+        let (problems, notes) = remarks(&watched, &args.resolver, &args.authority, &mut told);
+        measured.problems.extend(problems);
+        measured.hosts.push(MeasuredHost { host: watched.host, windows: watched.windows.into(), notes });
+    }
+    Ok(measured)
+}
+
+/// Measures names with settings of one's own, in the order given; a bar shows how far it is.
+///
+/// # Errors
+/// When no thread can be started.
+pub async fn sweep(
+    hosts: Vec<Host>,
+    settings: Settings,
+    console: &mut Console,
+) -> anyhow::Result<Vec<Watched>> {
+    let total = hosts.len();
+    let mut all = Vec::with_capacity(total);
+    if total == 0 {
+        return Ok(all);
+    }
+    console.start_progress(total as u64);
+    let mut sweep = Sweep::start(hosts, settings)?;
+    let mut stopping = false;
+    loop {
+        let event = tokio::select! {
+            event = sweep.next() => event,
+            _ = tokio::signal::ctrl_c(), if !stopping => {
+                stopping = true;
+                sweep.stop();
+                continue;
+            }
+        };
+        match event {
+            None => break,
+            Some(Event::Done(watched)) => all.push(*watched),
+            Some(Event::Provisional { queries, classification }) => {
+                let so_far = format!(
+                    "{} {}: {:?}, confidence {:.2} after {queries} queries",
+                    classification.host,
+                    classification.record_type,
+                    classification.class,
+                    classification.confidence
+                );
+                console.progress(all.len() as u64, &so_far);
+            }
+        }
+    }
+    console.end_progress();
+    if stopping {
+        console.warn("interrupted: the verdicts rest on what was seen so far");
+    }
+    all.sort_by_key(|watched| watched.index);
+    Ok(all)
+}
+
+fn replay(from: &Path) -> Measured {
+    let (windows, problems) = input::windows(from);
+    let mut hosts: BTreeMap<Host, Vec<ObservationWindow>> = BTreeMap::new();
+    for window in windows {
+        hosts.entry(window.host.clone()).or_default().push(window);
+    }
+    let hosts = hosts.into_iter().map(|(host, windows)| MeasuredHost { host, windows, notes: Vec::new() });
+    Measured { hosts: hosts.collect(), problems, resolvers: Vec::new(), window: "as saved".to_owned() }
+}
+
+fn system() -> Result<System, Problem> {
+    System::read(Path::new(RESOLV_CONF)).map_err(|error| Problem::new(RESOLV_CONF, &error, error.hint()))
+}
+
+fn settings(args: &MeasureArgs, resolvers: Vec<SocketAddr>, policy: &Policy) -> Settings {
+    let window = match args.window {
+        Some(length) => Window::Fixed(length),
+        None if args.quick => Window::Quick,
+        None => Window::Auto,
+    };
+    let authoritative = match args.authoritative {
+        _ if !args.authority.is_empty() => Authoritative::Servers(args.authority.clone()),
+        args::Authoritative::Auto => Authoritative::Auto,
+        args::Authoritative::Never => Authoritative::Never,
+    };
+    Settings {
+        resolvers,
+        authoritative,
+        authority_port: args.authority_port,
+        ecs: args.ecs.clone(),
+        limits: Limits { window, max_queries: args.max_queries as usize },
+        policy: Arc::new(policy.clone()),
+        sending: Sending { rate: Some(Rate { per_second: args.rate, burst: BURST }), ..Sending::default() },
+    }
+}
+
+/// Says where a name is not looked up as it was typed, or as the pod's own resolver would.
+fn note_spelling(host: &Host, system: Option<&System>, console: &Console) {
+    if let Some(unicode) = host.unicode() {
+        console.note(&format!("{unicode} is asked for as {host}"));
+    }
+    if let Some(first) = system.and_then(|system| system.tried_first(host).next()) {
+        console.note(&format!(
+            "{host} is asked for as it is; the search list of {RESOLV_CONF} would try {first} before it"
+        ));
+    }
+}
+
+/// Servers that the user named and that do not work are problems; everything else is a note. A server is told once.
+fn remarks(
+    watched: &Watched,
+    resolvers: &[SocketAddr],
+    authorities: &[SocketAddr],
+    told: &mut HashSet<SocketAddr>,
+) -> (Vec<Problem>, Vec<String>) {
+    let (mut problems, mut notes) = (Vec::new(), Vec::new());
+    for note in &watched.notes {
+        match note {
+            Note::Silent { server, .. } if resolvers.contains(server) || authorities.contains(server) => {
+                if told.insert(*server) {
+                    let what = if resolvers.contains(server) { "--resolver" } else { "--authority" };
+                    problems.push(Problem::new(what, note, note.hint().unwrap_or_default()));
+                }
+            }
+            _ => notes.push(match note.hint() {
+                Some(hint) => format!("{note} ({hint})"),
+                None => note.to_string(),
+            }),
+        }
+    }
+    (problems, notes)
+}

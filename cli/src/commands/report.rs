@@ -1,0 +1,35 @@
+//! `report`: a saved JSON report in, the same renderers as at its first printing out.
+
+use std::io::Read;
+use std::path::Path;
+
+use anyhow::Context;
+
+use crate::args::ReportArgs;
+use crate::console::Console;
+use crate::exit::Exit;
+use crate::render;
+use crate::report::{Report, SCHEMA};
+
+/// Largest report that is read, bytes.
+const LARGEST: u64 = 1 << 30;
+
+/// Renders a saved report.
+///
+/// # Errors
+/// When the file cannot be read or is no report of this version.
+pub fn run(args: &ReportArgs, console: &Console) -> anyhow::Result<Exit> {
+    let name = args.file.display();
+    let mut text = String::new();
+    let reader: Box<dyn Read> = if args.file == Path::new("-") {
+        Box::new(std::io::stdin())
+    } else {
+        Box::new(std::fs::File::open(&args.file).with_context(|| format!("cannot read {name}"))?)
+    };
+    reader.take(LARGEST).read_to_string(&mut text).with_context(|| format!("cannot read {name}"))?;
+    let report: Report = serde_json::from_str(&text).with_context(|| {
+        format!("{name} is no report of schema {SCHEMA}; write one with `classify -o json`")
+    })?;
+    render::report(&report, args.output, console)?;
+    Ok(render::exit(&report))
+}

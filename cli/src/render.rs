@@ -1,0 +1,51 @@
+//! A finished report in, words out. Renderers choose words; what they print was counted and judged before.
+
+mod markdown;
+pub(crate) mod table;
+mod text;
+mod words;
+
+use std::io;
+
+use crate::args::Format;
+use crate::console::Console;
+use crate::exit::Exit;
+use crate::report::Report;
+
+/// Most names that are explained one by one where a table was not asked for.
+const EXPLAINED: usize = 5;
+
+/// Prints a report in the form asked for, and its problems on stderr.
+///
+/// # Errors
+/// When stdout cannot be written.
+pub fn report(report: &Report, format: Format, console: &Console) -> io::Result<()> {
+    match format {
+        Format::Text if report.hosts.len() <= EXPLAINED => {
+            console.data(&text::report(report, console.text()))?;
+        }
+        Format::Text | Format::Table => console.data(&table::report(report))?,
+        Format::Json => console.json(report)?,
+        Format::Jsonl => report.hosts.iter().try_for_each(|host| console.json_line(host))?,
+        Format::Markdown => console.data(&markdown::report(report))?,
+    }
+    problems(report, console);
+    if format == Format::Text && report.hosts.len() > EXPLAINED {
+        console.note("name fewer hosts, or use `-o markdown` or `-o json`, for the reasons behind each row");
+    }
+    Ok(())
+}
+
+/// Prints what could not be done, with its remedies, on stderr.
+pub fn problems(report: &Report, console: &Console) {
+    for problem in &report.problems {
+        console.error(&format!("{}: {}", problem.subject, problem.message));
+        console.hint(&problem.hint);
+    }
+}
+
+/// The exit code that a report stands for.
+#[must_use]
+pub fn exit(report: &Report) -> Exit {
+    if report.problems.is_empty() { Exit::Clean } else { Exit::CouldNot }
+}
