@@ -59,6 +59,6 @@ impl AliasState {
     }
 
     pub(crate) fn rotate(&mut self, by: usize) {
-        self.current = (self.current + by) % self.spec.to.len();
+        self.current = (self.current + by % self.spec.to.len()) % self.spec.to.len();
     }
 }

@@ -201,6 +201,12 @@ pub enum CommandError {
         /// The name.
         name: Name,
     },
+    /// Nothing of the name can be replaced in turn.
+    #[error("{name} has no pool and no alias to rotate")]
+    NoPool {
+        /// The name.
+        name: Name,
+    },
     /// The record sets have no weights, or another number of them.
     #[error("{name} has no {given} weights to change")]
     NoWeights {
@@ -223,6 +229,7 @@ impl CommandError {
             Self::OutsideZone { .. } => "choose a name in the zone, or change `zone` in the scenario",
             Self::FlipToNothing { .. } => "give an address, or use the fault `nodata` for an empty answer",
             Self::FlipToBoth { .. } => "give either addresses or one or more names",
+            Self::NoPool { .. } => "give the name a `pool`; `groups` do not rotate",
             Self::NoWeights { .. } => {
                 "give one weight per pool member of a `weighted` answer, or one per group"
             }

@@ -160,10 +160,11 @@ impl Rrset {
         self.spec.ttl = ttl;
     }
 
-    pub(crate) fn rotate(&mut self, by: usize) {
-        if let [group] = self.groups.as_slice() {
-            self.offset = (self.offset + by) % group.pool.len();
-        }
+    /// Moves on by so many members; `None` where there are several pools.
+    pub(crate) fn rotate(&mut self, by: usize) -> Option<()> {
+        let [group] = self.groups.as_slice() else { return None };
+        self.offset = (self.offset + by % group.pool.len()) % group.pool.len();
+        Some(())
     }
 
     /// New weights; `None` where the record set has no weights or their number differs.

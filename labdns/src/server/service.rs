@@ -108,6 +108,8 @@ impl Service {
         let ecs = wire::client_subnet(request_edns.as_ref());
         let record_type = RecordType::from(u16::from(question.query_type));
         let now = self.shared.now();
+        // A socket on [::] shows IPv4 clients as mapped addresses.
+        let client = SocketAddr::new(client.ip().to_canonical(), client.port());
         let query = Query { name: &work.name, record_type, client: client.ip(), ecs };
         let reply = &mut work.reply;
         let answered = self.look_up(&query, now, reply) && !reply.effects.drop;

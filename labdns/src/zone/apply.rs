@@ -14,12 +14,7 @@ impl Zone {
         match command {
             Command::Set(set) => self.set(*set),
             Command::Flip(flip) => self.flip(flip),
-            Command::Rotate(Rotate { name, by }) => {
-                let node = self.node(&name)?;
-                node.records().for_each(|records| records.rotate(by));
-                node.alias.iter_mut().for_each(|alias| alias.rotate(by));
-                Ok(())
-            }
+            Command::Rotate(rotate) => self.rotate(&rotate),
             Command::Weight(weight) => self.weigh(&weight),
             Command::Fault(on) => {
                 check::fault(&on.fault)?;
@@ -115,6 +110,19 @@ impl Zone {
             }
         };
         self.set(spec)
+    }
+
+    fn rotate(&mut self, rotate: &Rotate) -> Result<(), CommandError> {
+        let node = self.node(&rotate.name)?;
+        let mut hit = false;
+        for records in node.records() {
+            hit |= records.rotate(rotate.by).is_some();
+        }
+        if let Some(alias) = &mut node.alias {
+            alias.rotate(rotate.by);
+            hit = true;
+        }
+        if hit { Ok(()) } else { Err(CommandError::NoPool { name: rotate.name.clone() }) }
     }
 
     fn weigh(&mut self, weight: &Weight) -> Result<(), CommandError> {

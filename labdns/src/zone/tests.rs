@@ -44,6 +44,7 @@ names:
   www.example: {cname: {to: [Edge.cdn.example], ttl: 300}}
   edge.cdn.example: {a: {pool: [192.0.2.9], ttl: 20}}
   '*.wild.example': {a: {pool: [192.0.2.7]}}
+  empty.example: {}
   loop.example: {cname: {to: [loop.example]}}
   out.example: {cname: {to: [elsewhere.test]}}
   dead.example: {cname: {to: [nothing.example]}}
@@ -182,6 +183,8 @@ fn commands_that_do_not_fit_change_nothing() {
         ("flip: {name: nope.example, to: [192.0.2.1]}", "no such name"),
         ("flip: {name: www.example, to: []}", "no address"),
         ("flip: {name: www.example, to: [192.0.2.1, a.example]}", "at once"),
+        ("rotate: {name: partner.example}", "no such name"),
+        ("rotate: {name: empty.example}", "no pool"),
         ("set: {name: a.test}", "outside"),
         ("set: {name: a.example, a: {pool: ['::1']}}", "not IPv4"),
         ("set: {name: api.partner.example, members: 4}", "4 members of a pool of 3"),
