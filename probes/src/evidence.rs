@@ -197,6 +197,9 @@ pub struct Answered {
     /// Addresses in wire order; none for every kind of failure.
     #[schemars(with = "Vec<String>")]
     pub addrs: Vec<IpAddr>,
+    /// Asked over TCP, after a truncated answer.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub tcp: bool,
 }
 
 impl Evidence {

@@ -11,14 +11,20 @@ use crate::envoy::bootstrap::{Discovery, HttpVersion, Layer};
 use crate::evidence::{Cell, Evidence};
 use crate::lab::{Bench, Plan};
 
+mod churn;
 mod dead_ip;
+mod dns_outage;
 mod drain_switch;
 mod ejection_memory;
+mod failover_time;
 mod flip_record;
 mod in_flight_flip;
 mod keepalive_pinning;
 mod long_stream;
 mod multi_a_spread;
+mod order_churn;
+mod rotation_churn;
+mod ttl_refresh;
 
 /// All of them, those of the guide's appendix first and in its order.
 pub const CATALOG: &[Experiment] = &[
@@ -27,7 +33,12 @@ pub const CATALOG: &[Experiment] = &[
     multi_a_spread::EXPERIMENT,
     dead_ip::EXPERIMENT,
     flip_record::EXPERIMENT,
+    rotation_churn::EXPERIMENT,
+    order_churn::EXPERIMENT,
+    dns_outage::EXPERIMENT,
+    ttl_refresh::EXPERIMENT,
     ejection_memory::EXPERIMENT,
+    failover_time::EXPERIMENT,
     drain_switch::EXPERIMENT,
     long_stream::EXPERIMENT,
 ];

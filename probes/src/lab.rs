@@ -81,10 +81,10 @@ impl Bench {
         let trust = Trust::generate(HOST)?;
         let backends = Backends::start(setup.plan.backends, &trust, start).await?;
         let scenario = setup.plan.scenario()?;
-        let dns = NameServer::start(&scenario, HOST, SEED, start).await.map_err(LabError::Dns)?;
+        let dns = NameServer::start(&scenario, SEED, started_at).await?;
         let proxies = start_proxies(&setup, &trust, &dns, backends.port(), binary).await?;
         let admin = proxies[proxies.len() - 1].admin();
-        let recorder = Recorder::start(admin, cluster_name(HOST), start, setup.stream, dns.answer());
+        let recorder = Recorder::start(admin, cluster_name(HOST), start, setup.stream, dns.in_service());
         Ok(Self { setup, start, started_at, trust, dns, backends, proxies, recorder })
     }
 
@@ -157,9 +157,15 @@ impl Bench {
 
     fn command(&mut self, label: &str, command: Command) -> Result<(), LabError> {
         self.dns.apply(command)?;
-        self.recorder.answer(self.dns.answer());
+        self.recorder.answer(self.dns.in_service());
         self.mark(label);
         Ok(())
+    }
+
+    /// The control API of the cell's lab DNS.
+    #[must_use]
+    pub fn control(&self) -> Option<SocketAddr> {
+        self.dns.control()
     }
 
     /// The answers that Envoy got so far.
@@ -364,7 +370,7 @@ impl Bench {
         Ok(Snapshot {
             label: label.to_owned(),
             at_ms: recorder::ms(self.start.elapsed()),
-            dns: self.dns.answer(),
+            dns: self.dns.in_service(),
             listed,
             counters: counters.into_iter().filter_map(keep).collect(),
         })

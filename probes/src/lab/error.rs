@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use labdns::{CommandError, ScenarioError};
+use labdns::{CommandError, ScenarioError, StartError};
 
 use crate::backend::BackendError;
 use crate::envoy::EnvoyError;
@@ -22,8 +22,8 @@ pub enum LabError {
     #[error(transparent)]
     Trust(#[from] TrustError),
     /// The lab DNS.
-    #[error("the lab DNS cannot start")]
-    Dns(#[source] std::io::Error),
+    #[error(transparent)]
+    Dns(#[from] StartError),
     /// The experiment's records are none.
     #[error(transparent)]
     Scenario(#[from] ScenarioError),
@@ -56,7 +56,7 @@ impl LabError {
             Self::Envoy(error) => error.hint().to_owned(),
             Self::Backend(error) => error.hint(),
             Self::Trust(_) | Self::Scenario(_) | Self::Command(_) => "this is a fault of the lab; please report it".to_owned(),
-            Self::Dns(_) => "the limit of open files may be too low (`ulimit -n`)".to_owned(),
+            Self::Dns(error) => error.hint().to_owned(),
             Self::Never { .. } => {
                 "a machine under load answers late: run fewer cells at once with `--jobs`, or a longer `--stream`".to_owned()
             }
