@@ -9,7 +9,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use labdns::Name;
 
 use super::LOOPBACK;
-use super::values::{duration, lab_name, server};
+use super::values::{duration, lab_name, lab_type, server};
 
 /// The lab's commands.
 #[derive(Debug, Subcommand)]
@@ -90,8 +90,8 @@ pub enum DnsCommand {
         #[arg(long, value_parser = lab_name)]
         name: Option<Name>,
         /// Only this record type, such as A.
-        #[arg(long = "type")]
-        record_type: Option<String>,
+        #[arg(long = "type", value_name = "TYPE", value_parser = lab_type)]
+        record_type: Option<labdns::RecordType>,
         /// At most this many entries, the newest.
         #[arg(long, default_value_t = 100)]
         last: usize,

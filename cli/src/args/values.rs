@@ -38,6 +38,11 @@ pub(super) fn lab_name(text: &str) -> Result<labdns::Name, String> {
     labdns::Name::parse(text).map_err(|error| error.to_string())
 }
 
+/// A record type of the query log.
+pub(super) fn lab_type(text: &str) -> Result<labdns::RecordType, String> {
+    labdns::RecordType::try_from(text.to_ascii_uppercase()).map_err(|error| error.to_string())
+}
+
 /// Name of a namespace or manifest: an RFC 1123 label.
 pub(super) fn resource_name(text: &str) -> Result<String, String> {
     if policies::manifest::is_resource_name(text) {

@@ -1,6 +1,9 @@
-//! A report for reading: one block a name, the verdict first, then what was seen, why, and what to do.
+//! A report for reading: one block a name, the verdict first, then what was seen, why, and what to do. Sources of the
+//! statements are numbered and listed at the end of the block.
 
-use policies::{Source, Vantage};
+use std::fmt::Write as _;
+
+use policies::{Citation, Reason, Source, Vantage};
 
 use super::words;
 use crate::console::{Text, Tone};
@@ -19,13 +22,15 @@ pub(super) fn report(report: &Report, mut text: Text) -> String {
             text.end();
         }
         heading(host, &mut text);
+        let mut block = Block { text: &mut text, last: String::new(), sources: Vec::new() };
         for family in &host.families {
-            measured(family, &mut text);
+            block.measured(family);
         }
         for note in &host.notes {
-            sentence("note", note, &mut text);
+            block.line("note", note);
         }
-        advice(host, &mut text);
+        block.advice(host);
+        block.footnotes();
     }
     text.finish()
 }
@@ -36,53 +41,118 @@ fn heading(host: &HostReport, text: &mut Text) {
         text.plain(format!(" ({unicode})"));
     }
     let recommendation = &host.recommendation;
+    let class = words::class(recommendation.class);
     match recommendation.resolution {
         Some(resolution) => {
-            text.plain("  ").add(Tone::Good, words::class(recommendation.class));
-            text.plain("  resolution: ").add(Tone::Strong, words::json_name(&resolution));
+            text.plain("  ").add(Tone::Good, class).plain("  resolution: ").add(Tone::Strong, resolution)
         }
-        None => {
-            text.plain("  ").add(Tone::Warn, words::class(recommendation.class)).plain("  no recommendation");
-        }
-    }
+        None => text.plain("  ").add(Tone::Warn, class).plain("  no recommendation"),
+    };
     text.end();
 }
 
-fn measured(family: &FamilyReport, text: &mut Text) {
-    let (classification, seen) = (&family.classification, &family.observation);
-    let mut facts = vec![format!(
-        "{} ({}), confidence {:.2}",
-        words::class(classification.class),
-        words::meaning(classification.class),
-        classification.confidence
-    )];
-    if !seen.addresses.is_empty() {
-        let addresses = seen.addresses.iter().map(|address| address.addr);
-        facts.push(words::addresses(addresses, ADDRESSES));
+/// The lines of one name; a label is printed where it changes.
+struct Block<'a> {
+    text: &'a mut Text,
+    last: String,
+    sources: Vec<&'a Citation>,
+}
+
+impl<'a> Block<'a> {
+    fn measured(&mut self, family: &FamilyReport) {
+        let (classification, seen) = (&family.classification, &family.observation);
+        if seen.queries == 0 {
+            return;
+        }
+        let mut facts = vec![if words::absent(family) {
+            format!("no {} records", seen.record_type)
+        } else {
+            let class = classification.class;
+            let confidence = classification.confidence;
+            format!("{} ({}), confidence {confidence:.2}", words::class(class), words::meaning(class))
+        }];
+        if !seen.addresses.is_empty() {
+            let addresses = seen.addresses.iter().map(|address| address.addr);
+            facts.push(words::addresses(addresses, ADDRESSES));
+        }
+        facts.push(effort(family));
+        if let Some(ttl) = seen.ttl {
+            facts.push(format!("TTL {} s", ttl.strict_s));
+        }
+        self.line(&seen.record_type.to_string(), &facts.join("; "));
+        if words::absent(family) {
+            return;
+        }
+        if !classification.traits.is_empty() {
+            let traits: Vec<_> = classification.traits.iter().map(|seen| words::trait_name(*seen)).collect();
+            self.line("traits", &traits.join(", "));
+        }
+        for reason in &classification.reasons {
+            self.line("why", reason);
+        }
+        if let Some(needs) = &classification.needs {
+            let draws = words::count(needs.draws, "more draw", "more draws");
+            self.line("needs", &format!("{draws}, about {}", words::seconds(needs.wait_s)));
+        }
+        for blind in &classification.blind_spots {
+            self.line("unseen", blind);
+        }
     }
-    facts.push(effort(family));
-    if let Some(ttl) = seen.ttl {
-        facts.push(format!("TTL {} s", ttl.strict_s));
+
+    fn advice(&mut self, host: &'a HostReport) {
+        let advice = &host.recommendation;
+        self.line("for", &words::platform(advice));
+        for reason in &advice.reasons {
+            self.cited("advice", reason);
+        }
+        for caveat in &advice.caveats {
+            self.cited("caveat", caveat);
+        }
+        for cost in &advice.costs {
+            self.line("cost", &words::cost(cost));
+        }
+        if let Some(alternative) = &advice.alternative {
+            self.line("or", &words::alternative(alternative));
+        }
+        for (index, check) in advice.checks.iter().enumerate() {
+            let open = if check.settled { "" } else { " (open)" };
+            self.line(
+                &format!("check {}", index + 1),
+                &format!("{}{open}: {}", check.question, check.answer),
+            );
+        }
+        if let Some(remedy) = &advice.remedy {
+            self.line("remedy", remedy);
+        }
     }
-    label(&seen.record_type.to_string(), text);
-    text.wrapped(facts.join("; "), LABEL + 2, WIDTH);
-    if !classification.traits.is_empty() {
-        let traits: Vec<_> = classification.traits.iter().map(|seen| words::trait_name(*seen)).collect();
-        sentence("traits", &traits.join(", "), text);
+
+    /// A statement with the numbers of its sources; the window and what follows from it need none.
+    fn cited(&mut self, label: &str, reason: &'a Reason) {
+        let mut numbers = String::new();
+        for source in &reason.evidence {
+            if matches!(source, Citation::Window | Citation::Deduced) {
+                continue;
+            }
+            let number = self.sources.iter().position(|known| *known == source).unwrap_or_else(|| {
+                self.sources.push(source);
+                self.sources.len() - 1
+            });
+            let _ = write!(numbers, " [{}]", number + 1);
+        }
+        self.line(label, &(reason.text.clone() + &numbers));
     }
-    for reason in &classification.reasons {
-        sentence("why", reason, text);
+
+    fn footnotes(&mut self) {
+        for (index, source) in std::mem::take(&mut self.sources).into_iter().enumerate() {
+            self.line(&format!("[{}]", index + 1), &source.to_string());
+        }
     }
-    if let Some(needs) = &classification.needs {
-        let wait = words::span(jiff::SignedDuration::from_secs(needs.wait_s.try_into().unwrap_or(i64::MAX)));
-        sentence(
-            "needs",
-            &format!("{}, about {wait}", words::count(needs.draws, "more draw", "more draws")),
-            text,
-        );
-    }
-    for blind in &classification.blind_spots {
-        sentence("unseen", blind, text);
+
+    fn line(&mut self, label: &str, sentence: &str) {
+        let shown = if label == self.last { "" } else { label };
+        self.text.plain("  ").add(Tone::Dim, format!("{shown:<LABEL$}"));
+        self.text.wrapped(sentence, LABEL + 2, WIDTH);
+        label.clone_into(&mut self.last);
     }
 }
 
@@ -99,38 +169,4 @@ fn effort(family: &FamilyReport) -> String {
         words::count(family.sources.len(), "server", "servers"),
         authoritative(&family.sources),
     )
-}
-
-fn advice(host: &HostReport, text: &mut Text) {
-    let advice = &host.recommendation;
-    sentence("for", &words::platform(advice), text);
-    for reason in &advice.reasons {
-        sentence("advice", &words::reason(reason), text);
-    }
-    for caveat in &advice.caveats {
-        sentence("caveat", &words::reason(caveat), text);
-    }
-    for cost in &advice.costs {
-        sentence("cost", &words::cost(cost), text);
-    }
-    if let Some(alternative) = &advice.alternative {
-        sentence("or", &words::alternative(alternative), text);
-    }
-    for (index, check) in advice.checks.iter().enumerate() {
-        let open = if check.settled { "" } else { " (open)" };
-        let number = format!("check {}", index + 1);
-        sentence(&number, &format!("{}{open}: {}", check.question, check.answer), text);
-    }
-    if let Some(remedy) = &advice.remedy {
-        sentence("remedy", remedy, text);
-    }
-}
-
-fn label(word: &str, text: &mut Text) {
-    text.plain("  ").add(Tone::Dim, format!("{word:<LABEL$}"));
-}
-
-fn sentence(word: &str, sentence: &str, text: &mut Text) {
-    label(word, text);
-    text.wrapped(sentence, LABEL + 2, WIDTH);
 }

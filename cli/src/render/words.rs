@@ -8,6 +8,8 @@ use policies::recommend::{Alternative, Cost};
 use policies::{Reason, Recommendation, ResolutionClass, Trait, VersionBasis};
 use serde::Serialize;
 
+use crate::report::FamilyReport;
+
 /// The class as reports name it.
 pub(super) fn class(class: ResolutionClass) -> &'static str {
     match class {
@@ -38,6 +40,14 @@ pub(super) fn trait_name(seen: Trait) -> String {
 /// The name that a unit variant has in JSON.
 pub(super) fn json_name<T: Serialize>(value: &T) -> String {
     serde_json::to_value(value).ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
+}
+
+/// Servers answered, and all that they said is that the name has no such record.
+pub(super) fn absent(family: &FamilyReport) -> bool {
+    let seen = &family.observation;
+    let no_data = seen.outcomes.iter().any(|seen| seen.outcome == "no_data");
+    let denied = seen.outcomes.iter().any(|seen| seen.outcome == "nx_domain");
+    seen.addresses.is_empty() && no_data && !denied
 }
 
 /// `3 min 5 s`, `2 h`, `0.4 s`.
@@ -91,14 +101,14 @@ pub(super) fn reason(reason: &Reason) -> String {
 pub(super) fn cost(cost: &Cost) -> String {
     let failover = cost.worst_failover_s.map_or_else(
         || "fail-over ends when the application closes its connections".to_owned(),
-        |seconds| format!("fail-over within {}", seconds_span(seconds)),
+        |worst| format!("fail-over within {}", seconds(worst)),
     );
     format!(
         "{}: {} members replaced and {} reconnects an hour, lookup every {}, {failover}, flips {} in Envoy's counters",
         cost.resolution,
         rounded(cost.members_replaced_per_hour),
         rounded(cost.reconnects_per_hour),
-        seconds_span(cost.refresh_s),
+        seconds(cost.refresh_s),
         if cost.failover_recorded { "recorded" } else { "not recorded" },
     )
 }
@@ -112,7 +122,7 @@ pub(super) fn alternative(alternative: &Alternative) -> String {
     )
 }
 
-fn seconds_span(seconds: u64) -> String {
+pub(super) fn seconds(seconds: u64) -> String {
     span(SignedDuration::from_secs(seconds.try_into().unwrap_or(i64::MAX)))
 }
 

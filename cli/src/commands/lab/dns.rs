@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use labdns::Name;
 use labdns::command::{Clear, Command, Fault, FaultKind, FaultOn, Flip, Set, Target, TcpPort};
-use labdns::log::{Entry, Role, Transport};
+use labdns::log::{Entry, Filter, Role, Transport};
 use labdns::scenario::{Interval, RecordSet, Ttl};
 
 use crate::args::{ControlArgs, DnsCommand, FaultWord, LogFormat};
@@ -37,7 +37,7 @@ pub(super) async fn run(command: DnsCommand, console: &mut Console) -> anyhow::R
             steer(&control, &Command::Clear(Clear { name }), console).await
         }
         DnsCommand::Log { name, record_type, last, output, control } => {
-            let filter = LogFilter { name, record_type, last };
+            let filter = Filter { name, record_type, limit: Some(last), ..Filter::default() };
             log(&control, &filter, output, console).await
         }
     }
@@ -68,13 +68,6 @@ fn kind(fault: FaultWord, delay: Duration) -> FaultKind {
     }
 }
 
-/// Which entries of the query log.
-struct LogFilter {
-    name: Option<Name>,
-    record_type: Option<String>,
-    last: usize,
-}
-
 async fn steer(control: &ControlArgs, command: &Command, console: &Console) -> anyhow::Result<Exit> {
     let url = format!("http://{}/commands", control.control);
     let answer = reqwest::Client::new().post(url).json(command).send().await;
@@ -85,16 +78,12 @@ async fn steer(control: &ControlArgs, command: &Command, console: &Console) -> a
 
 async fn log(
     control: &ControlArgs,
-    filter: &LogFilter,
+    filter: &Filter,
     output: LogFormat,
     console: &Console,
 ) -> anyhow::Result<Exit> {
-    let last = filter.last.to_string();
-    let mut query = vec![("last", last.as_str())];
-    query.extend(filter.name.as_ref().map(|name| ("name", name.as_str())));
-    query.extend(filter.record_type.as_deref().map(|record_type| ("type", record_type)));
     let url = format!("http://{}/log", control.control);
-    let answer = reqwest::Client::new().get(url).query(&query).send().await;
+    let answer = reqwest::Client::new().get(url).query(filter).send().await;
     let entries: Vec<Entry> = checked(control.control, answer).await?.json().await?;
     match output {
         LogFormat::Json => console.json(&entries)?,

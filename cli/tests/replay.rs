@@ -1,0 +1,102 @@
+//! The whole way from saved windows (captured from the lab's demo zone) to each form of the output, with exact layout;
+//! what depends on the day is replaced. And what one command writes, the next one reads.
+
+use std::process::{Command, Output, Stdio};
+
+const WINDOWS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/windows");
+
+fn run(args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_egress-audit"));
+    command.args(args).stdin(Stdio::null()).output().unwrap()
+}
+
+fn shown(args: &[&str]) -> String {
+    let output = run(args);
+    let date = jiff::Timestamp::now().strftime("%F").to_string();
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap().replace(&date, "YYYY-MM-DD");
+    let code = output.status.code().unwrap();
+    format!(
+        "exit: {code}\n----- stdout -----\n{}----- stderr -----\n{}",
+        text(&output.stdout),
+        text(&output.stderr)
+    )
+}
+
+fn one(name: &str) -> String {
+    format!("{WINDOWS}/{name}.A.json")
+}
+
+#[test]
+fn many_names_are_a_table() {
+    insta::assert_snapshot!(shown(&["classify", "--from", WINDOWS]));
+}
+
+#[test]
+fn a_name_is_explained() {
+    let window = one("storage.cloud.example");
+    insta::assert_snapshot!(shown(&["classify", "--from", &window, "--istio-version", "1.31"]));
+}
+
+#[test]
+fn markdown_is_for_a_wiki() {
+    insta::assert_snapshot!(shown(&["classify", "--from", &one("api.partner.example"), "-o", "markdown"]));
+}
+
+#[test]
+fn a_fail_over_target_becomes_a_lifetime() {
+    let window = one("pay.partner.example");
+    insta::assert_snapshot!(shown(&[
+        "generate",
+        "--from",
+        &window,
+        "--failover-target",
+        "60s",
+        "--namespace",
+        "egress",
+        "--export-to",
+        ".",
+    ]));
+}
+
+#[test]
+fn a_report_is_valid_and_renders_again() {
+    let json = run(&["classify", "--from", WINDOWS, "-o", "json"]).stdout;
+    let report: serde_json::Value = serde_json::from_slice(&json).unwrap();
+    let schema: serde_json::Value = serde_json::from_str(include_str!("../schema/report.json")).unwrap();
+    let validator = jsonschema::validator_for(&schema).unwrap();
+    let errors: Vec<_> = validator.iter_errors(&report).map(|error| error.to_string()).collect();
+    assert!(errors.is_empty(), "{errors:?}");
+    let mut wrong = report.clone();
+    wrong["hosts"][0]["families"] = serde_json::json!("none");
+    assert!(!validator.is_valid(&wrong), "the schema refuses nothing");
+
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("report.json");
+    std::fs::write(&file, &json).unwrap();
+    let again = run(&["report", file.to_str().unwrap()]);
+    assert_eq!(again.stdout, run(&["classify", "--from", WINDOWS]).stdout);
+    assert_eq!(again.status.code(), Some(2));
+}
+
+#[test]
+fn hostile_text_in_a_window_reaches_no_terminal_and_no_yaml() {
+    let window = std::fs::read_to_string(one("www.shop.example")).unwrap();
+    let hostile = window.replace("shop.edge.cdn.example", "\\u001b[31m\\u009bevil\\n# x: \\u202e");
+    assert_ne!(window, hostile);
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("w.json");
+    std::fs::write(&file, hostile).unwrap();
+    for form in [
+        &["classify", "-o", "text"][..],
+        &["classify", "-o", "json"],
+        &["classify", "-o", "markdown"],
+        &["generate"],
+    ] {
+        let args = [form, &["--from", file.to_str().unwrap()]].concat();
+        let output = run(&args);
+        let text = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+        let raw = |c: char| c != '\n' && (c.is_control() || c == '\u{202e}');
+        assert!(!text.chars().any(raw), "{form:?}: {text:?}");
+        assert!(!text.contains("\n# x:"), "{form:?}: {text}");
+    }
+}
