@@ -7,14 +7,14 @@ const WINDOWS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/windo
 
 fn run(args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_egress-audit"));
-    command.args(args).stdin(Stdio::null()).output().unwrap()
+    command.args(args).stdin(Stdio::null()).output().expect("the binary runs")
 }
 
 fn shown(args: &[&str]) -> String {
     let output = run(args);
     let date = jiff::Timestamp::now().strftime("%F").to_string();
-    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap().replace(&date, "YYYY-MM-DD");
-    let code = output.status.code().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("UTF-8").replace(&date, "YYYY-MM-DD");
+    let code = output.status.code().expect("it exits");
     format!(
         "exit: {code}\n----- stdout -----\n{}----- stderr -----\n{}",
         text(&output.stdout),

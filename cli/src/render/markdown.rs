@@ -44,7 +44,7 @@ fn section(host: &HostReport, out: &mut String) {
     let advice = &host.recommendation;
     let _ = writeln!(out, "\n## {}\n", host.host);
     let _ = writeln!(out, "Advice for {}.\n", clean(&words::platform(advice)));
-    for family in &host.families {
+    for family in host.families.iter().filter(|family| family.observation.queries > 0) {
         for reason in &family.classification.reasons {
             bullet(family.observation.record_type, reason, out);
         }
