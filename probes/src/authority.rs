@@ -103,7 +103,8 @@ impl Authorities {
             sample.response = next.sample.response;
             sample.outcome = next.sample.outcome;
             if let Outcome::Answered { cname_chain, .. } = &mut sample.outcome {
-                cname_chain.splice(..0, chain.iter().cloned());
+                chain.append(cname_chain);
+                cname_chain.clone_from(&chain);
             }
             let Some(reply) = next.reply.filter(|_| on) else {
                 return Followed { sample, chain, trouble: None };

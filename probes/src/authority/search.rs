@@ -33,30 +33,32 @@ pub(super) struct Zone {
     pub(super) notes: Vec<Note>,
 }
 
-/// No cache answers at all.
-struct Deaf;
-
 impl Search {
     pub(super) fn new(sampler: Sampler, resolvers: Vec<SocketAddr>, port: u16) -> Self {
         Self { sampler, resolvers, port, best: AtomicUsize::new(0) }
     }
 
     /// The apex of the zone that `qname` is in: the owner of the SOA record that comes with an answer or a denial.
-    /// Some balancers have none of their own; then the zone above counts, which refers to them.
+    /// Behind an alias there is the SOA of its target, and some balancers have none or let the caches wait for it:
+    /// then the zones above are asked for, all at once.
     pub(super) async fn cut(&self, qname: &[u8]) -> Option<Vec<u8>> {
-        for at in name::up_to_root(qname) {
-            let Some(message) = self.ask_caches(at, wire::TYPE_SOA).await.ok()? else { continue };
-            // The SOA record behind an alias is that of its target.
-            if message.answers.iter().any(|record| matches!(record.data, RData::CNAME(_))) {
-                continue;
-            }
-            let soa = |record: &&Record| matches!(record.data, RData::SOA(_));
-            let apex = message.answers.iter().chain(&message.authorities).find(soa).and_then(owner);
-            if let Some(apex) = apex.filter(|apex| apex.len() > 1 && name::is_within(at, apex)) {
-                return Some(apex);
-            }
+        let mut names = name::up_to_root(qname);
+        let own = self.apex(names.next()?).await;
+        if own.is_some() {
+            return own;
         }
-        None
+        join_all(names.map(|name| self.apex(name))).await.into_iter().flatten().next()
+    }
+
+    async fn apex(&self, name: &[u8]) -> Option<Vec<u8>> {
+        let message = self.ask_caches(name, wire::TYPE_SOA).await?;
+        if message.answers.iter().any(|record| matches!(record.data, RData::CNAME(_))) {
+            return None;
+        }
+        let soa = |record: &&Record| matches!(record.data, RData::SOA(_));
+        let owner =
+            message.answers.iter().chain(&message.authorities).find(soa).and_then(|soa| wire_name(&soa.name));
+        owner.filter(|apex| apex.len() > 1 && name::is_within(name, apex))
     }
 
     /// The servers of the zone at `apex`, verified with a question about `qname`. `parent` refers to the zone where
@@ -100,7 +102,7 @@ impl Search {
             });
             ns.collect()
         };
-        let cached = self.ask_caches(apex, wire::TYPE_NS).await.ok().flatten();
+        let cached = self.ask_caches(apex, wire::TYPE_NS).await;
         let names = cached.map(|message| name_servers(&message.answers)).unwrap_or_default();
         if let (Some(parent), true) = (parent, names.is_empty()) {
             let query = wire::query(apex, wire::TYPE_NS, false, Edns::Plain);
@@ -149,25 +151,23 @@ impl Search {
         Vec::new()
     }
 
-    /// The answer or denial of the first cache that gives one; `None` where those that answer give neither.
-    async fn ask_caches(&self, qname: &[u8], qtype: u16) -> Result<Option<Message>, Deaf> {
-        let mut deaf = true;
+    /// The answer or denial of the first cache that gives one.
+    async fn ask_caches(&self, qname: &[u8], qtype: u16) -> Option<Message> {
         for (index, server) in self.in_order() {
             let query = wire::query(qname, qtype, true, Edns::Plain);
-            if let Ok(bytes) = self.sampler.ask(server, query).await {
-                deaf = false;
-                let message = Message::from_vec(&bytes).ok();
-                let usable = |m: &Message| {
-                    matches!(m.metadata.response_code, ResponseCode::NoError | ResponseCode::NXDomain)
-                };
-                if let Some(message) = message.filter(usable) {
-                    return Ok(Some(message));
-                }
-            } else {
+            let Ok(bytes) = self.sampler.ask(server, query).await else {
                 self.prefer_next(index);
+                continue;
+            };
+            let message = Message::from_vec(&bytes).ok();
+            let usable = |message: &Message| {
+                matches!(message.metadata.response_code, ResponseCode::NoError | ResponseCode::NXDomain)
+            };
+            if let Some(message) = message.filter(usable) {
+                return Some(message);
             }
         }
-        if deaf { Err(Deaf) } else { Ok(None) }
+        None
     }
 
     fn in_order(&self) -> impl Iterator<Item = (usize, SocketAddr)> {
@@ -193,10 +193,6 @@ fn speaks_for(looked: &Looked, apex: &[u8]) -> bool {
         Outcome::Lame => below.is_some_and(|below| below != apex && name::is_within(below, apex)),
         _ => false,
     }
-}
-
-fn owner(record: &Record) -> Option<Vec<u8>> {
-    wire_name(&record.name)
 }
 
 fn wire_name(name: &Name) -> Option<Vec<u8>> {

@@ -12,6 +12,9 @@ pub(super) const BATCH: usize = 32;
 /// Servers that ignore the payload size offered still fit, up to a size that no path carries anyway.
 const BUFFER: usize = 4096;
 
+/// A datagram, or an ICMP message about one that was sent.
+pub(super) const ARRIVAL: Interest = Interest::READABLE.add(Interest::ERROR);
+
 type Buffers = [[u8; BUFFER]; BATCH];
 
 thread_local! {
@@ -21,6 +24,15 @@ thread_local! {
 /// Hands every datagram that waits to `take`. `Ok` once the socket is drained; an error is the socket's pending
 /// one (an ICMP message came back), after which there may be more to read.
 pub(super) fn receive(socket: &UdpSocket, mut take: impl FnMut(&[u8])) -> io::Result<()> {
+    let mut pending = None;
+    // Nothing but "would block" clears the readiness, and it is for one interest at a time.
+    let _ = socket.try_io(Interest::ERROR, || {
+        pending = socket.take_error()?;
+        io::Result::<()>::Err(io::ErrorKind::WouldBlock.into())
+    });
+    if let Some(error) = pending {
+        return Err(error);
+    }
     BUFFERS.with_borrow_mut(|buffers| {
         loop {
             // A batch that is not full has drained the socket: saying so spares the call that would find it empty.

@@ -1,7 +1,7 @@
 //! The queries that share one socket to one server. Tickets (query bytes and a place for the answer) come in from any
 //! task; a task of the lane's own sends them in batches, matches the answers by id and question, and gives up on
-//! those that take too long. A lane ends when nothing is awaited or after [`LIFETIME`] queries, and the next one has
-//! a port of its own. Opened by `exchange`.
+//! those that take too long. A lane ends when nothing is awaited, and changes its port after [`LIFETIME`] queries.
+//! Opened by `exchange`, one at a time for each server.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
@@ -23,7 +23,7 @@ use crate::wire;
 
 /// Queries that one port carries: enough that opening a socket costs nothing per query, few enough of the 65,536 ids
 /// that a fresh one is found at once.
-const LIFETIME: usize = 4096;
+const LIFETIME: usize = 8192;
 
 /// A query, and where its answer is awaited.
 pub(super) struct Ticket {
@@ -39,23 +39,22 @@ pub(super) struct Lane {
 
 struct Inbox {
     tickets: VecDeque<Ticket>,
-    /// Tickets that may still be taken; 0 once the lane has ended.
-    room: usize,
+    /// The lane has ended.
+    closed: bool,
 }
 
 impl Lane {
     pub(super) fn with(ticket: Ticket) -> Arc<Self> {
-        let inbox = Inbox { tickets: VecDeque::from([ticket]), room: LIFETIME - 1 };
+        let inbox = Inbox { tickets: VecDeque::from([ticket]), closed: false };
         Arc::new(Self { inbox: Mutex::new(inbox), filled: Notify::new() })
     }
 
-    /// Queues a ticket, or gives it back where the lane takes no more.
+    /// Queues a ticket, or gives it back where the lane has ended.
     pub(super) fn push(&self, ticket: Ticket) -> Result<(), Ticket> {
         let mut inbox = self.lock();
-        if inbox.room == 0 {
+        if inbox.closed {
             return Err(ticket);
         }
-        inbox.room -= 1;
         inbox.tickets.push_back(ticket);
         if inbox.tickets.len() == 1 {
             self.filled.notify_one();
@@ -79,7 +78,7 @@ pub(super) struct Trip {
     queue: VecDeque<Ticket>,
     /// Paced and numbered, for the kernel to take.
     ready: VecDeque<(u16, Ticket)>,
-    /// By id. What is answered or given up stays as `None`, so that a late or second answer is known for what it is.
+    /// Through the present port, by id. What is answered or given up stays as `None`, so that a late or second answer is known for what it is.
     sent: HashMap<u16, Option<Sent>>,
     awaited: usize,
     /// In the order in which they were sent, which is the order in which they time out.
@@ -118,13 +117,24 @@ impl Trip {
 
     pub(super) async fn run(mut self, sockets: Arc<Semaphore>) {
         let _open = sockets.acquire().await;
-        let Ok(socket) = connect(self.server).await else { return self.abandon() };
+        while !self.is_over() {
+            match connect(self.server).await {
+                Ok(socket) => self.use_up(&socket).await,
+                Err(_) => return self.abandon(),
+            }
+        }
+    }
+
+    /// Sends and receives until nothing is left or the port has served its time.
+    async fn use_up(&mut self, socket: &UdpSocket) {
+        self.sent.clear();
+        self.deadlines.clear();
         let mut alarm = pin!(sleep_until(Instant::now() + self.timeout));
         loop {
             self.expire();
             self.take_inbox();
-            let blocked = self.send(&socket);
-            if self.is_over() {
+            let blocked = self.send(socket);
+            if self.awaited == 0 && self.ready.is_empty() && (self.is_worn() || self.is_over()) {
                 return;
             }
             let deadline = self.deadlines.front().map(|(deadline, _)| *deadline);
@@ -137,12 +147,16 @@ impl Trip {
                 alarm.as_mut().reset(wake);
             }
             tokio::select! {
-                ready = socket.readable() => if ready.is_ok() { self.receive(&socket) },
+                ready = socket.ready(batch::ARRIVAL) => if ready.is_ok() { self.receive(socket) },
                 () = self.lane.filled.notified() => {}
                 _ = socket.writable(), if matches!(blocked, Blocked::Kernel) => {}
                 () = alarm.as_mut() => {}
             }
         }
+    }
+
+    fn is_worn(&self) -> bool {
+        self.sent.len() >= LIFETIME
     }
 
     fn take_inbox(&mut self) {
@@ -158,13 +172,13 @@ impl Trip {
         let mut inbox = self.lane.lock();
         let over = inbox.tickets.is_empty();
         if over {
-            inbox.room = 0;
+            inbox.closed = true;
         }
         over
     }
 
     fn abandon(mut self) {
-        self.lane.lock().room = 0;
+        self.lane.lock().closed = true;
         self.take_inbox();
         for ticket in self.queue {
             let _ = ticket.reply.send(Exchanged::unsent(Failure::Unreachable));
@@ -197,7 +211,10 @@ impl Trip {
     /// Moves what may go now from the queue to `ready`, each with an id that this port has not used. Says when the
     /// pace allows more.
     fn make_ready(&mut self, now: Instant) -> Option<Instant> {
-        while self.ready.len() < batch::BATCH && self.awaited + self.ready.len() < self.in_flight {
+        while !self.is_worn()
+            && self.ready.len() < batch::BATCH
+            && self.awaited + self.ready.len() < self.in_flight
+        {
             while self.queue.front().is_some_and(|ticket| ticket.reply.is_closed()) {
                 self.queue.pop_front();
             }
