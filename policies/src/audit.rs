@@ -131,12 +131,26 @@ pub fn audit(
     let blind = audit.observed_hosts == 0;
     audit.suppressed =
         suppress::by_annotation(loaded, |rule| wanted(rule) && !(blind && rule.depends_on_dns()), &mut all);
+    all.iter_mut().for_each(clean);
     if let Some(baseline) = baseline {
         (audit.baselined, audit.stale_baseline) = baseline.take_out(&mut all);
     }
     all.sort_by(|one, two| (&one.at, &one.code, &one.detail).cmp(&(&two.at, &two.code, &two.detail)));
     audit.findings = all;
     audit
+}
+
+/// Names and hosts come out of files: a line feed or another control character in them ends no line of a report.
+fn clean(finding: &mut Finding) {
+    let visible = |text: &mut String| {
+        if text.contains(char::is_control) {
+            *text = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+        }
+    };
+    [&mut finding.message, &mut finding.hint, &mut finding.detail].into_iter().for_each(visible);
+    for at in std::iter::once(&mut finding.at).chain(&mut finding.related) {
+        [&mut at.name, &mut at.namespace, &mut at.file].into_iter().for_each(visible);
+    }
 }
 
 impl Known {
