@@ -67,6 +67,9 @@ pub enum Command {
 
 /// Arguments of `classify`.
 #[derive(Debug, Args)]
+#[command(override_usage = "egress-audit classify [OPTIONS] <NAMES>...
+       egress-audit classify [OPTIONS] --file <FILE>
+       egress-audit classify [OPTIONS] --from <DIR>")]
 #[command(after_help = "Examples:
   egress-audit classify api.partner.example
   egress-audit classify -f names.txt --resolver 10.0.0.53 --window 5m --save windows/
@@ -85,6 +88,9 @@ pub struct ClassifyArgs {
 
 /// Arguments of `generate`.
 #[derive(Debug, Args)]
+#[command(override_usage = "egress-audit generate [OPTIONS] <NAMES>...
+       egress-audit generate [OPTIONS] --file <FILE>
+       egress-audit generate [OPTIONS] --from <DIR>")]
 #[command(after_help = "Examples:
   egress-audit generate api.partner.example --namespace egress > se.yaml
   egress-audit generate --from windows/ --group --export-to . | kubectl diff -f -")]

@@ -39,7 +39,9 @@ fn target(advice: &Recommendation) -> Check {
     };
     let refresh = advice.refresh.map_or(0, |refresh| refresh.refresh_s);
     let pool = match target.as_secs().saturating_sub(refresh) {
-        0 => format!("no lifetime of the application's pools can keep it, the refresh alone takes {refresh} s"),
+        0 => {
+            format!("no lifetime of the application's pools can keep it, the refresh alone takes {refresh} s")
+        }
         left => format!("connection pools of the application: lifetime at most {left} s"),
     };
     let kept = worst.is_some_and(|worst| worst <= target.as_secs());
