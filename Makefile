@@ -1,16 +1,12 @@
 # The front door: thin lines over cargo and scripts.
 .DEFAULT_GOAL := help
-.PHONY: help demo install test test-deps lint bench
+.PHONY: help bench-sidecar sidecar demo test test-deps lint bench
 
 help: ## list the targets
 	@grep -hE '^[a-z%-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | sort | expand -t 14
 
 demo: ## classify the demo names against the built-in lab DNS and print their YAML
 	cargo run --quiet --release -p egress-audit -- lab demo
-
-install: ## put the release binaries into Cargo's bin folder
-	cargo install --locked --path cli
-	cargo install --locked --path sidecar
 
 test: test-deps ## every test, real servers included (installs what they need)
 	cargo build --workspace --bins
@@ -29,3 +25,10 @@ lint: ## formatting and clippy, as CI runs them
 
 bench: ## ratios against peers in one run
 	cargo bench --workspace
+
+bench-sidecar: ## the drain sidecar beside a Go peer, and what each order loses (needs Go, haproxy)
+	cargo bench -p drain-sidecar --bench health
+	cargo bench -p egress-audit-tests --bench lost
+
+sidecar: ## one static binary for the image, under target/<machine>/sidecar
+	RUSTFLAGS="-C target-feature=+crt-static" cargo build -p drain-sidecar --profile sidecar --target $$(uname -m)-unknown-linux-gnu

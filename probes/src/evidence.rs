@@ -30,6 +30,8 @@ pub enum Topology {
     Sidecar,
     /// Client -> sidecar Envoy -> mutual TLS -> gateway Envoy -> backend.
     Gateway,
+    /// Client -> HAProxy -> gateway Envoy with a drain sidecar -> backend. No DNS: `resolution` says nothing here.
+    Ingress,
 }
 
 /// The coordinates of one run.
@@ -75,7 +77,11 @@ impl fmt::Display for Cell {
         };
         let path = if self.path == Layer::Passthrough { "L4" } else { "L7" };
         let http = if self.http == HttpVersion::H1 { "h1" } else { "h2" };
-        write!(f, "{resolution} {path} {http}")?;
+        if self.topology == Topology::Ingress {
+            write!(f, "ingress {http}")?;
+        } else {
+            write!(f, "{resolution} {path} {http}")?;
+        }
         if self.topology == Topology::Gateway {
             f.write_str(" gateway")?;
         }

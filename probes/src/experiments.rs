@@ -14,6 +14,7 @@ use crate::lab::{Bench, Plan};
 mod churn;
 mod dead_ip;
 mod dns_outage;
+pub mod drain;
 mod drain_switch;
 mod ejection_memory;
 mod failover_time;

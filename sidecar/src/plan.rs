@@ -79,7 +79,7 @@ fn plan(p99: Duration, args: &PlanArgs) -> Plan {
     // Down after `fall` checks, of which the first may be one interval away; one more for a check that is late.
     let lb_buffer = up(args.inter * (args.fall + 1)).max(up(word));
     let drain_timeout = up(p99.mul_f64(args.factor.max(1.0)) + word);
-    // Twice the buffer bounds both waits for the load balancer; then the answer to the hook, and SIGTERM.
+    // The wait for "no new work" is part of the drain; the one for DOWN comes after it, then the hook's answer.
     Plan { drain_timeout, lb_buffer, grace: drain_timeout + lb_buffer + 10, rise: up(args.inter * args.rise) }
 }
 

@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test's helpers fail the test")]
 
 mod counting;
+mod experiment;
 mod faults;
 mod hook;
 mod orders;

@@ -187,3 +187,28 @@ async fn serve_raw(listener: TcpListener) {
         while connections.try_join_next().is_some() {}
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::time::Instant;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_shutdown_lets_what_runs_finish_and_idle_connections_go() {
+        let backend = Backend::start().await.unwrap();
+        let mut idle = TcpStream::connect(backend.http).await.unwrap();
+        idle.write_all(b"GET /sleep?ms=1 HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+        idle.read_u8().await.unwrap();
+        let mut busy = TcpStream::connect(backend.http).await.unwrap();
+        busy.write_all(b"GET /sleep?ms=500 HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+        sleep(Duration::from_millis(100)).await;
+        let begun = Instant::now();
+        backend.stop().await;
+        assert!(begun.elapsed() < PATIENCE);
+        let mut answer = String::new();
+        busy.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.ends_with("slept\n"), "{answer}");
+    }
+}

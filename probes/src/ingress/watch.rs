@@ -39,9 +39,10 @@ impl Watch {
         let (sender, samples) = tokio::sync::mpsc::unbounded_channel();
         let task = tokio::spawn(async move {
             loop {
+                // Envoy first: what DOWN cuts is never seen as gone before DOWN itself.
+                let gauges = admin.stats("^http.ingress.downstream_rq_active$").await.unwrap_or_default();
                 let lines = stats::ask(&socket).await.unwrap_or_default();
                 let line = lines.into_iter().find(|line| line.name == server);
-                let gauges = admin.stats("^http.ingress.downstream_rq_active$").await.unwrap_or_default();
                 let sample = Sample {
                     at_ms: u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX),
                     sessions: line.as_ref().map(|line| line.sessions),

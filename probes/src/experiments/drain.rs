@@ -1,0 +1,270 @@
+//! Does a pod leave its load balancer without cutting a request? The reference's four scenarios in three orders, plus
+//! a sidecar that is killed half way, on a real HAProxy, a real Envoy and the real sidecar. It has a stage of its own
+//! (`ingress`), not the DNS bench; `run` measures, `judge` holds the opinions. Called by `lab run drain`.
+
+mod events;
+mod scene;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
+
+use crate::envoy::Binary;
+use crate::envoy::bootstrap::{Discovery, HttpVersion, Layer};
+use crate::evidence::{Cell, Evidence, Judgement, Topology};
+use crate::ingress::{Ending, Sample, Shot, Tally};
+
+pub use events::Events;
+
+/// What it is called on the command line.
+pub const ID: &str = "drain";
+/// What it asks.
+pub const QUESTION: &str = "does a pod leave its load balancer without cutting a request?";
+
+/// Which signals the sidecar gives in which order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Order {
+    /// 503 at once.
+    Naive,
+    /// 200 until zero, then 503.
+    Seed,
+    /// "No new work", then zero, then 503.
+    Third,
+}
+
+impl Order {
+    /// All, from worst to best.
+    pub const ALL: [Self; 3] = [Self::Naive, Self::Seed, Self::Third];
+
+    /// As the sidecar's flag has it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Naive => "naive",
+            Self::Seed => "seed",
+            Self::Third => "third",
+        }
+    }
+}
+
+/// What goes on while the pod leaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Scenario {
+    /// S1: one request of 60 s, deleted at 5 s.
+    Long,
+    /// S2: the same, for the sake of what the sidecar and Envoy say meanwhile.
+    Watched,
+    /// S3: steady load on two pods that are restarted in turn.
+    Rolling,
+    /// S4: a stream of 60 chunks, deleted at 8 s.
+    Stream,
+    /// S4 over HTTP/2.
+    StreamH2,
+    /// S9: the sidecar is killed in the middle of the drain and comes back.
+    Killed,
+}
+
+impl Scenario {
+    /// All, in the reference's order.
+    pub const ALL: [Self; 6] =
+        [Self::Long, Self::Watched, Self::Rolling, Self::Stream, Self::StreamH2, Self::Killed];
+
+    /// Its name in a cell.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Long => "s1-long",
+            Self::Watched => "s2-watched",
+            Self::Rolling => "s3-rolling",
+            Self::Stream => "s4-stream",
+            Self::StreamH2 => "s4-stream-h2",
+            Self::Killed => "s9-killed",
+        }
+    }
+
+    /// The orders in which it says something.
+    const fn orders(self) -> &'static [Order] {
+        match self {
+            Self::Long | Self::Rolling | Self::Stream | Self::StreamH2 => &Order::ALL,
+            Self::Watched => &[Order::Seed, Order::Third],
+            Self::Killed => &[Order::Third],
+        }
+    }
+}
+
+/// What makes a verdict come out the other way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Control {
+    /// The load balancer does not cut sessions on DOWN: then even the naive order loses nothing.
+    NoFlush,
+    /// The killed sidecar finds no state file: then it forgets the drain.
+    NoStateFile,
+}
+
+impl Control {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::NoFlush => "no-flush",
+            Self::NoStateFile => "no-state-file",
+        }
+    }
+}
+
+/// How to run.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Envoy for the pods.
+    pub envoy: Binary,
+    /// The sidecar's binary ([`crate::ingress::sidecar::find`]).
+    pub sidecar: PathBuf,
+    /// All times of the reference are multiplied by this; 1.0 takes a minute a cell.
+    pub scale: f64,
+    /// Which scenarios.
+    pub scenarios: Vec<Scenario>,
+    /// Which orders.
+    pub orders: Vec<Order>,
+    /// Whether controls run too.
+    pub controls: bool,
+}
+
+impl Options {
+    /// A time of the reference, scaled.
+    fn seconds(&self, seconds: f64) -> Duration {
+        Duration::from_secs_f64(seconds * self.scale)
+    }
+}
+
+/// One cell to run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Act {
+    /// What goes on.
+    pub scenario: Scenario,
+    /// In which order the sidecar signals.
+    pub order: Order,
+    /// What is changed.
+    pub control: Option<Control>,
+}
+
+/// The figures of one cell.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct Measured {
+    /// In which order the sidecar signalled.
+    pub order: Order,
+    /// When the pod was deleted, ms from the start.
+    pub deleted_ms: u64,
+    /// Requests by their ending.
+    pub tally: Tally,
+    /// Requests carried out more than once.
+    pub repeated: u64,
+    /// Sessions that HAProxy cut because the server went DOWN.
+    pub cut: u64,
+    /// The six events of the reference.
+    pub events: Events,
+    /// The hook's answer.
+    pub hook: serde_json::Value,
+    /// State of a sidecar right after it was killed and came back.
+    pub resumed: Option<String>,
+    /// Requests, one by one.
+    pub shots: Vec<Shot>,
+    /// What HAProxy and Envoy said, for the pod that leaves first.
+    pub samples: Vec<Sample>,
+}
+
+/// The cells of a selection.
+#[must_use]
+pub fn acts(options: &Options) -> Vec<Act> {
+    let mut acts = Vec::new();
+    for &scenario in &options.scenarios {
+        let orders = scenario.orders().iter().filter(|order| options.orders.contains(order));
+        acts.extend(orders.map(|&order| Act { scenario, order, control: None }));
+        let control = match scenario {
+            Scenario::Long => Some((Order::Naive, Control::NoFlush)),
+            Scenario::Killed => Some((Order::Third, Control::NoStateFile)),
+            _ => None,
+        };
+        if let (true, Some((order, control))) = (options.controls, control) {
+            acts.push(Act { scenario, order, control: Some(control) });
+        }
+    }
+    acts
+}
+
+/// Plays one act and judges it. An act that cannot be staged is inconclusive.
+pub async fn run(act: Act, options: &Options) -> Evidence {
+    let (started_at, begun) = (Timestamp::now(), Instant::now());
+    let played = scene::play(act, options).await;
+    let took_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+    let h2 = act.scenario == Scenario::StreamH2;
+    let cell = Cell {
+        envoy: options.envoy.version,
+        old_dns: false,
+        topology: Topology::Ingress,
+        path: Layer::Http,
+        http: if h2 { HttpVersion::H2 } else { HttpVersion::H1 },
+        // The way in resolves nothing.
+        resolution: Discovery::Strict,
+        variant: Some(format!("{} {}", act.scenario.name(), act.order.name())),
+        control: act.control.map(|control| control.name().to_owned()),
+    };
+    let blank = Evidence { took_ms, ..Evidence::blank(ID, QUESTION, cell, started_at) };
+    match played {
+        Err(error) => Evidence { because: format!("{error} ({})", error.hint()), ..blank },
+        Ok((measured, timeline)) => {
+            let Judgement { verdict, because, seen } = judge(act, options, &measured);
+            let tables = vec![measured.events.table(measured.deleted_ms)];
+            let measured = serde_json::to_value(&measured).unwrap_or_default();
+            Evidence { verdict, because, seen, measured, tables, timeline, ..blank }
+        }
+    }
+}
+
+/// Whether the order did what it is known to do: the naive one cuts, the reference's cuts under steady load only, and
+/// the third answer cuts nothing.
+#[must_use]
+pub fn judge(act: Act, options: &Options, measured: &Measured) -> Judgement {
+    let Tally { requests, refused, connection_errors, truncated } = measured.tally;
+    let said = format!(
+        "{} of {requests} requests lost ({refused} refused, {connection_errors} connection errors, {truncated} \
+         truncated), {} sessions cut, {} requests repeated",
+        measured.tally.lost(),
+        measured.cut,
+        measured.repeated
+    );
+    let loses = match act.order {
+        Order::Naive => true,
+        Order::Seed => act.scenario == Scenario::Rolling,
+        Order::Third => false,
+    };
+    let mut checks = vec![((measured.tally.lost() > 0) == loses, said)];
+    if !loses {
+        checks.push((measured.cut == 0, format!("{} sessions cut", measured.cut)));
+        checks.extend(measured.events.in_order());
+    }
+    match act.scenario {
+        Scenario::Long | Scenario::Watched => checks.extend(long(act.order, options, measured)),
+        Scenario::Stream | Scenario::StreamH2 => checks.extend(measured.shots.first().map(|shot| {
+            let whole = shot.ending == Ending::Whole && shot.lines == scene::CHUNKS;
+            (whole != loses, format!("{} of {} chunks arrived", shot.lines, scene::CHUNKS))
+        })),
+        Scenario::Killed => {
+            let state = measured.resumed.as_deref().unwrap_or("unknown");
+            checks.push((state == "DRAINING", format!("after the kill the sidecar was {state}")));
+        }
+        Scenario::Rolling => {}
+    }
+    Judgement::of(&checks)
+}
+
+fn long(order: Order, options: &Options, measured: &Measured) -> Option<(bool, String)> {
+    let shot = measured.shots.first()?;
+    let whole = Duration::from_millis(shot.took_ms) >= options.seconds(scene::LONG);
+    let status = shot.status.unwrap_or(0);
+    let known = if order == Order::Naive { status == 502 && !whole } else { status == 200 && whole };
+    Some((known, format!("status {status} after {} ms", shot.took_ms)))
+}

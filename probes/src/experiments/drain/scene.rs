@@ -1,0 +1,173 @@
+//! The acts themselves: sets the stage, sends what the scenario sends, deletes the pod when it is to be deleted, and
+//! brings home what everybody saw. Times are the reference's, scaled.
+
+use std::time::Duration;
+
+use hyper::{Method, StatusCode};
+use serde_json::Value;
+use tokio::time::sleep;
+
+use super::events::{Events, timeline};
+use super::{Act, Control, Measured, Options, Order, Scenario};
+use crate::evidence::Timeline;
+use crate::haproxy::config::Config;
+use crate::ingress::load::Target;
+use crate::ingress::{Load, Pod, PodError, Shot, Stage, StageError, StagePlan, Tally, Watch};
+
+/// The long request, s.
+pub(super) const LONG: f64 = 60.0;
+/// Chunks of the stream, one a second.
+pub(super) const CHUNKS: u64 = 60;
+/// Requests a second under steady load, whatever the scale: what counts is that Envoy is never idle.
+const RATE: f64 = 40.0;
+
+/// Plays `act`.
+pub(super) async fn play(act: Act, options: &Options) -> Result<(Measured, Timeline), StageError> {
+    let mut stage = Stage::start(&plan(act, options)).await?;
+    let pause = options.seconds(0.2).max(Duration::from_millis(10));
+    let watch = Watch::start(
+        stage.nodes[0].stats_socket(),
+        "pod-a".to_owned(),
+        stage.pods[0].envoy.admin(),
+        stage.start,
+        pause,
+    );
+    let told = match act.scenario {
+        Scenario::Rolling => rolling(&mut stage, options).await?,
+        Scenario::Killed => killed(&mut stage, act, options).await?,
+        _ => single(&mut stage, act, options).await?,
+    };
+    let samples = watch.stop();
+    let cuts = stage.nodes[0].cut_sessions();
+    let events = Events::find(&stage, &told.log, &samples, &cuts, told.deleted_ms);
+    let timeline = timeline(&stage, &told.log, &samples, &told.shots, &events);
+    let measured = Measured {
+        order: act.order,
+        deleted_ms: told.deleted_ms,
+        tally: Tally::of(&told.shots),
+        repeated: stage.backend.repeated(),
+        cut: cuts.len() as u64,
+        events,
+        hook: told.hook,
+        resumed: told.resumed,
+        shots: told.shots,
+        samples,
+    };
+    stage.backend.stop().await;
+    Ok((measured, timeline))
+}
+
+/// What one act brings home.
+struct Told {
+    deleted_ms: u64,
+    hook: Value,
+    resumed: Option<String>,
+    shots: Vec<Shot>,
+    /// The log of the sidecar that left first.
+    log: Vec<Value>,
+}
+
+/// The load balancer knows the third answer only where it is to be given.
+fn plan(act: Act, options: &Options) -> StagePlan {
+    let inter = options.seconds(2.0);
+    let node = match act.order {
+        Order::Third => Config::understanding(Vec::new()),
+        Order::Naive | Order::Seed => Config::reference(Vec::new()),
+    };
+    let flush = act.control != Some(Control::NoFlush);
+    let milliseconds = |seconds: f64| format!("{}ms", options.seconds(seconds).as_millis());
+    StagePlan {
+        pods: if act.scenario == Scenario::Rolling { 2 } else { 1 },
+        sidecar_args: vec![
+            format!("--order={}", act.order.name()),
+            format!("--lb-buffer={}", milliseconds(10.0)),
+            format!("--drain-timeout={}", milliseconds(120.0)),
+            format!("--poll-interval={}", milliseconds(2.0)),
+        ],
+        nodes: vec![Config { inter, flush, ..node }],
+        ..StagePlan::new(options.envoy.clone(), options.sidecar.clone())
+    }
+}
+
+fn grace(options: &Options) -> Duration {
+    options.seconds(180.0) + Duration::from_secs(20)
+}
+
+/// One request on one pod, and the pod deleted under it. With the naive order and a load balancer that cuts nothing,
+/// Envoy is left alone after the hook, for it is the load balancer's cut that is looked for.
+async fn single(stage: &mut Stage, act: Act, options: &Options) -> Result<Told, StageError> {
+    let mut target = Target::get(stage.nodes[0].front_h1(), stage.start);
+    let stream = matches!(act.scenario, Scenario::Stream | Scenario::StreamH2);
+    if act.scenario == Scenario::StreamH2 {
+        (target.front, target.h2) = (stage.nodes[0].front_h2(), true);
+    }
+    let path = if stream {
+        format!("/stream?chunks={CHUNKS}&ms={}", options.seconds(1.0).as_millis())
+    } else {
+        format!("/sleep?ms={}", options.seconds(LONG).as_millis())
+    };
+    let request = tokio::spawn(async move { target.shoot(&path, "1").await });
+    sleep(options.seconds(if stream { 8.0 } else { 5.0 })).await;
+    let deleted_ms = since_start(stage);
+    let hook = if act.control == Some(Control::NoFlush) {
+        answered(stage.pods[0].hook(grace(options)).await?)
+    } else {
+        stage.pods[0].delete(grace(options)).await?
+    };
+    let shots = vec![request.await.map_err(std::io::Error::other)?];
+    Ok(Told { deleted_ms, hook, resumed: None, shots, log: stage.pods[0].sidecar.log() })
+}
+
+/// Two pods under load, replaced one after the other.
+async fn rolling(stage: &mut Stage, options: &Options) -> Result<Told, StageError> {
+    let load = Load::start(Target::get(stage.nodes[0].front_h1(), stage.start), RATE, mixed);
+    sleep(Duration::from_secs(2)).await;
+    let deleted_ms = since_start(stage);
+    let (mut hook, mut log) = (Value::Null, Vec::new());
+    for index in 0..stage.pods.len() {
+        let answer = answered(stage.pods[index].hook(grace(options)).await?);
+        let old = stage.pods.remove(index);
+        if index == 0 {
+            (hook, log) = (answer, old.sidecar.log());
+        }
+        let new = Pod::replace(old, &stage.backend).await?;
+        stage.pods.insert(index, new);
+        stage.until_up().await?;
+    }
+    Ok(Told { deleted_ms, hook, resumed: None, shots: load.stop().await, log })
+}
+
+/// A request that outlives the sidecar's death and return.
+async fn killed(stage: &mut Stage, act: Act, options: &Options) -> Result<Told, StageError> {
+    let target = Target::get(stage.nodes[0].front_h1(), stage.start);
+    let path = format!("/sleep?ms={}", options.seconds(LONG).as_millis());
+    let request = tokio::spawn(async move { target.shoot(&path, "1").await });
+    sleep(options.seconds(5.0)).await;
+    let deleted_ms = since_start(stage);
+    let drained = stage.pods[0].sidecar.ask(Method::POST, "/drain", Duration::from_secs(5)).await;
+    drained.map_err(PodError::Sidecar)?;
+    sleep(options.seconds(5.0)).await;
+    if act.control == Some(Control::NoStateFile) {
+        std::fs::remove_file(stage.pods[0].state_file())?;
+    }
+    stage.pods[0].restart_sidecar().await?;
+    let status = stage.pods[0].sidecar.status().await.map_err(PodError::Sidecar)?;
+    let resumed = status["state"].as_str().map(str::to_owned);
+    let hook = answered(stage.pods[0].hook(grace(options)).await?);
+    let shots = vec![request.await.map_err(std::io::Error::other)?];
+    Ok(Told { deleted_ms, hook, resumed, shots, log: stage.pods[0].sidecar.log() })
+}
+
+fn answered((status, mut answer): (StatusCode, Value)) -> Value {
+    answer["status"] = status.as_u16().into();
+    answer
+}
+
+/// 300 to 1,500 ms.
+fn mixed(number: u64) -> String {
+    format!("/sleep?ms={}", 300 + (number * 7919) % 1200)
+}
+
+fn since_start(stage: &Stage) -> u64 {
+    u64::try_from(stage.start.elapsed().as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,67 @@
+//! `lab run drain` as a whole, at a tenth of the reference's times: every cell as known, every control not.
+
+use std::path::PathBuf;
+
+use harness::binaries::workspace_binary;
+use probes::envoy::install;
+use probes::evidence::Verdict;
+use probes::experiments::drain::{Act, Control, Measured, Options, Order, Scenario, acts, run};
+
+async fn options(scenarios: &[Scenario]) -> Options {
+    Options {
+        envoy: install::discover(&install::default_cache()).await.unwrap(),
+        sidecar: PathBuf::from(workspace_binary("drain-sidecar").get_program()),
+        scale: 0.1,
+        scenarios: scenarios.to_vec(),
+        orders: Order::ALL.to_vec(),
+        controls: true,
+    }
+}
+
+/// Runs every cell of the scenarios and holds each verdict against what the cell is: an experiment or a control.
+async fn all_as_known(scenarios: &[Scenario]) -> Vec<(Act, Measured)> {
+    let options = options(scenarios).await;
+    let mut measured = Vec::new();
+    for act in acts(&options) {
+        let evidence = run(act, &options).await;
+        let wanted = if act.control.is_some() { Verdict::Refuted } else { Verdict::Confirmed };
+        assert_eq!(
+            evidence.verdict, wanted,
+            "{}: {} {:#?}",
+            evidence.cell, evidence.because, evidence.tables
+        );
+        assert!(evidence.timeline.lanes.len() > 3, "{}", evidence.cell);
+        measured.push((act, serde_json::from_value(evidence.measured).unwrap()));
+    }
+    measured
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_long_request_and_its_control() {
+    let cells = all_as_known(&[Scenario::Long, Scenario::Watched]).await;
+    assert_eq!(cells.len(), 6);
+    for (act, measured) in cells {
+        let events = &measured.events;
+        let cut = act.order == Order::Naive && act.control != Some(Control::NoFlush);
+        assert_eq!(events.sessions_cut_ms.is_some(), cut, "{act:?} {events:?}");
+        assert_eq!(events.no_new_work_ms.is_some(), act.order == Order::Third, "{act:?} {events:?}");
+        assert_eq!(events.listener_drain_ms.is_some(), act.order != Order::Naive, "{act:?} {events:?}");
+        let zero_first = events.active_zero_ms.zip(events.lb_down_ms).is_some_and(|(zero, down)| zero < down);
+        assert_eq!(zero_first, act.order != Order::Naive, "{act:?} {events:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_streams() {
+    assert_eq!(all_as_known(&[Scenario::Stream, Scenario::StreamH2]).await.len(), 6);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_killed_sidecar_and_its_control() {
+    assert_eq!(all_as_known(&[Scenario::Killed]).await.len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_rolling_restart() {
+    assert_eq!(all_as_known(&[Scenario::Rolling]).await.len(), 3);
+}

@@ -1,0 +1,3 @@
+module hc
+
+go 1.22
