@@ -1,12 +1,16 @@
 # The front door: thin lines over cargo and scripts.
 .DEFAULT_GOAL := help
-.PHONY: help bench-sidecar sidecar demo test test-deps lint bench
+.PHONY: help bench-sidecar sidecar demo install test test-deps lint bench
 
 help: ## list the targets
 	@grep -hE '^[a-z%-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | sort | expand -t 14
 
 demo: ## classify the demo names against the built-in lab DNS and print their YAML
 	cargo run --quiet --release -p egress-audit -- lab demo
+
+install: ## put the release binaries into Cargo's bin folder
+	cargo install --locked --path cli
+	cargo install --locked --path sidecar
 
 test: test-deps ## every test, real servers included (installs what they need)
 	cargo build --workspace --bins

@@ -10,9 +10,11 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use policies::Version;
 
+mod audit;
 mod lab;
 mod values;
 
+pub use audit::{AuditArgs, AuditFormat, FailOn};
 pub use lab::{ControlArgs, DnsCommand, FaultWord, LabCommand, LogFormat, ScoreArgs, ScoreFormat, ServeArgs};
 use values::{duration, export_to, resource_name, server, subnet};
 
@@ -39,6 +41,8 @@ pub enum Command {
     Classify(ClassifyArgs),
     /// Write the ServiceEntry and, where it helps, the DestinationRule.
     Generate(GenerateArgs),
+    /// Read manifests that exist, hold them against DNS and against each other, and say what to change.
+    Audit(AuditArgs),
     /// The lab: a scripted DNS, and how right the classifier is on it.
     #[command(subcommand)]
     Lab(LabCommand),
@@ -63,6 +67,9 @@ pub enum Command {
 
 /// Arguments of `classify`.
 #[derive(Debug, Args)]
+#[command(override_usage = "egress-audit classify [OPTIONS] <NAMES>...
+       egress-audit classify [OPTIONS] --file <FILE>
+       egress-audit classify [OPTIONS] --from <DIR>")]
 #[command(after_help = "Examples:
   egress-audit classify api.partner.example
   egress-audit classify -f names.txt --resolver 10.0.0.53 --window 5m --save windows/
@@ -81,6 +88,9 @@ pub struct ClassifyArgs {
 
 /// Arguments of `generate`.
 #[derive(Debug, Args)]
+#[command(override_usage = "egress-audit generate [OPTIONS] <NAMES>...
+       egress-audit generate [OPTIONS] --file <FILE>
+       egress-audit generate [OPTIONS] --from <DIR>")]
 #[command(after_help = "Examples:
   egress-audit generate api.partner.example --namespace egress > se.yaml
   egress-audit generate --from windows/ --group --export-to . | kubectl diff -f -")]
@@ -148,6 +158,21 @@ pub struct MeasureArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Advice")]
 pub struct AdviceArgs {
+    /// The proxies and what is expected of them.
+    #[command(flatten)]
+    pub platform: PlatformArgs,
+    /// Protocol of the port.
+    #[arg(long, value_enum, default_value_t = Protocol::Tls)]
+    pub protocol: Protocol,
+    /// Port that the application connects to; by default 443 for TLS and 80 for HTTP.
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
+    pub port: Option<u16>,
+}
+
+/// The proxies and what is expected of them.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Advice")]
+pub struct PlatformArgs {
     /// Istio version in use, such as 1.31; it implies Envoy's.
     #[arg(long, value_name = "VERSION")]
     pub istio_version: Option<Version>,
@@ -169,12 +194,6 @@ pub struct AdviceArgs {
     /// The longest request or stream that must survive.
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub longest_stream: Option<Duration>,
-    /// Protocol of the port.
-    #[arg(long, value_enum, default_value_t = Protocol::Tls)]
-    pub protocol: Protocol,
-    /// Port that the application connects to; by default 443 for TLS and 80 for HTTP.
-    #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
-    pub port: Option<u16>,
 }
 
 /// What the manifests look like.

@@ -2,6 +2,7 @@
 //! returns the exit code.
 
 pub mod advise;
+pub mod audit;
 pub mod classify;
 pub mod generate;
 pub mod lab;

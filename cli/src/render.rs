@@ -1,5 +1,6 @@
 //! A finished report in, words out. Renderers choose words; what they print was counted and judged before.
 
+mod audit;
 mod markdown;
 pub(crate) mod table;
 mod text;
@@ -7,7 +8,9 @@ mod words;
 
 use std::io;
 
-use crate::args::Format;
+pub use audit::audit;
+
+use crate::args::{AuditFormat, Format};
 use crate::console::Console;
 use crate::exit::Exit;
 use crate::report::Report;
@@ -20,6 +23,9 @@ const EXPLAINED: usize = 5;
 /// # Errors
 /// When stdout cannot be written.
 pub fn report(report: &Report, format: Format, console: &Console) -> io::Result<()> {
+    if report.audit.is_some() {
+        return audit(report, audit_form(format), console);
+    }
     match format {
         Format::Text if report.hosts.len() <= EXPLAINED => {
             console.data(&text::report(report, console.text()))?;
@@ -34,6 +40,15 @@ pub fn report(report: &Report, format: Format, console: &Console) -> io::Result<
         console.note("name fewer hosts, or use `-o markdown` or `-o json`, for the reasons behind each row");
     }
     Ok(())
+}
+
+/// The form of an audit that comes closest.
+fn audit_form(format: Format) -> AuditFormat {
+    match format {
+        Format::Json | Format::Jsonl => AuditFormat::Json,
+        Format::Markdown => AuditFormat::Markdown,
+        Format::Text | Format::Table => AuditFormat::Text,
+    }
 }
 
 /// Prints what could not be done, with its remedies, on stderr.

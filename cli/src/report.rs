@@ -3,7 +3,10 @@
 
 use std::fmt::Display;
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
+use policies::audit::Audit;
 use policies::recommend::Recommendation;
 use policies::{Classification, Host, Observation, Source};
 use schemars::JsonSchema;
@@ -27,6 +30,9 @@ pub struct Report {
     pub inputs: Inputs,
     /// One entry a name, in the order given.
     pub hosts: Vec<HostReport>,
+    /// What the audit of manifests found.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub audit: Option<AuditReport>,
     /// What could not be done, and what would help.
     pub problems: Vec<Problem>,
 }
@@ -77,6 +83,20 @@ pub struct FamilyReport {
     pub observation: Observation,
 }
 
+/// An audit of manifests.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AuditReport {
+    /// Files read.
+    pub files: usize,
+    /// Documents read, empty ones left out.
+    pub documents: usize,
+    /// Resources of other kinds, counted.
+    pub passed_over: BTreeMap<String, usize>,
+    /// The findings.
+    pub result: Audit,
+}
+
 /// Something that could not be done; a command that cannot go on returns it as its error.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, thiserror::Error)]
 #[error("{subject}: {message}")]
@@ -107,6 +127,7 @@ impl Report {
             generated_at: now,
             inputs,
             hosts: Vec::new(),
+            audit: None,
             problems: Vec::new(),
         }
     }

@@ -68,6 +68,8 @@ pub struct Context {
     pub proxies: u32,
     /// `meshConfig.rootNamespace`.
     pub root_namespace: String,
+    /// Codes to leave out; `EA2*` stands for a family.
+    pub ignore: Vec<String>,
 }
 
 impl Default for Context {
@@ -78,6 +80,7 @@ impl Default for Context {
             longest_stream: None,
             proxies: 1,
             root_namespace: "istio-system".to_owned(),
+            ignore: Vec::new(),
         }
     }
 }
@@ -116,7 +119,8 @@ pub fn audit(
 ) -> Audit {
     let mesh = Mesh::new(loaded, known, context);
     let mut all = Vec::new();
-    for rule in RULES.iter().copied().flatten() {
+    let wanted = |rule: &Rule| !context.ignore.iter().any(|code| suppress::matches(code, rule.code));
+    for rule in RULES.iter().copied().flatten().filter(|rule| wanted(rule)) {
         (rule.check)(&mesh, &mut Findings { rule, all: &mut all });
     }
     let mut audit = Audit {
@@ -124,13 +128,29 @@ pub fn audit(
         observed_hosts: mesh.entries.iter().map(|entry| entry.observed().count()).sum(),
         ..Audit::default()
     };
-    audit.suppressed = suppress::by_annotation(loaded, &mut all);
+    let blind = audit.observed_hosts == 0;
+    audit.suppressed =
+        suppress::by_annotation(loaded, |rule| wanted(rule) && !(blind && rule.depends_on_dns()), &mut all);
+    all.iter_mut().for_each(clean);
     if let Some(baseline) = baseline {
         (audit.baselined, audit.stale_baseline) = baseline.take_out(&mut all);
     }
     all.sort_by(|one, two| (&one.at, &one.code, &one.detail).cmp(&(&two.at, &two.code, &two.detail)));
     audit.findings = all;
     audit
+}
+
+/// Names and hosts come out of files: a line feed or another control character in them ends no line of a report.
+fn clean(finding: &mut Finding) {
+    let visible = |text: &mut String| {
+        if text.contains(char::is_control) {
+            *text = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+        }
+    };
+    [&mut finding.message, &mut finding.hint, &mut finding.detail].into_iter().for_each(visible);
+    for at in std::iter::once(&mut finding.at).chain(&mut finding.related) {
+        [&mut at.name, &mut at.namespace, &mut at.file].into_iter().for_each(visible);
+    }
 }
 
 impl Known {

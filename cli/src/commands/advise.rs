@@ -12,7 +12,7 @@ use policies::{
     recommend,
 };
 
-use crate::args::{self, AdviceArgs, ManifestArgs};
+use crate::args::{self, AdviceArgs, ManifestArgs, PlatformArgs};
 use crate::commands::measure::{Measured, MeasuredHost};
 use crate::report::{FamilyReport, HostReport, Inputs, Problem, Report};
 
@@ -44,10 +44,10 @@ impl Advisor {
             name: manifest.and_then(|manifest| manifest.name.clone()),
             protocol,
             port,
-            failover_target: advice.failover_target.map(whole_seconds),
-            longest_stream: advice.longest_stream.map(whole_seconds),
+            failover_target: advice.platform.failover_target.map(whole_seconds),
+            longest_stream: advice.platform.longest_stream.map(whole_seconds),
         };
-        Ok(Self { policy, platform: platform(advice), settings })
+        Ok(Self { policy, platform: platform(&advice.platform), settings })
     }
 
     /// The report on everything that was measured.
@@ -71,9 +71,9 @@ impl Advisor {
         report
     }
 
-    /// One name; a record type that was not asked for stands as a window without samples.
+    /// One name.
     fn host(&self, host: MeasuredHost) -> HostReport {
-        let families = RecordType::BOTH.map(|record_type| self.family(&host, record_type));
+        let families = families(&host, &self.policy);
         let [a, aaaa] = families.each_ref().map(|family| Family {
             observation: &family.observation,
             classification: &family.classification,
@@ -87,16 +87,20 @@ impl Advisor {
             notes: host.notes,
         }
     }
+}
 
-    fn family(&self, host: &MeasuredHost, record_type: RecordType) -> FamilyReport {
-        let window =
-            host.windows.iter().find(|window| window.record_type == record_type).cloned().unwrap_or_else(
-                || ObservationWindow::new(host.host.clone(), record_type, Vec::new(), Timestamp::UNIX_EPOCH),
-            );
+/// Both record types of one name, observed and classified; one that was not asked for stands as a window without
+/// samples.
+pub(crate) fn families(host: &MeasuredHost, policy: &Policy) -> [FamilyReport; 2] {
+    RecordType::BOTH.map(|record_type| {
+        let measured = host.windows.iter().find(|window| window.record_type == record_type).cloned();
+        let nothing =
+            || ObservationWindow::new(host.host.clone(), record_type, Vec::new(), Timestamp::UNIX_EPOCH);
+        let window = measured.unwrap_or_else(nothing);
         let observation = policies::observe(&window);
-        let classification = policies::classify(&observation, &self.policy);
+        let classification = policies::classify(&observation, policy);
         FamilyReport { sources: window.sources, classification, observation }
-    }
+    })
 }
 
 /// Reads `--policy`, or the shipped one.
@@ -129,7 +133,8 @@ fn dead(host: &HostReport) -> Option<Problem> {
     })
 }
 
-fn platform(advice: &AdviceArgs) -> Platform {
+/// The proxies that the flags describe.
+pub(crate) fn platform(advice: &PlatformArgs) -> Platform {
     Platform {
         istio_version: advice.istio_version,
         envoy_version: advice.envoy_version,
@@ -159,6 +164,6 @@ fn protocol(protocol: args::Protocol) -> Protocol {
 }
 
 /// Istio's durations are written in whole seconds here; a fraction is rounded up.
-fn whole_seconds(duration: Duration) -> Duration {
+pub(crate) fn whole_seconds(duration: Duration) -> Duration {
     Duration::from_secs(duration.as_secs() + u64::from(duration.subsec_nanos() > 0))
 }

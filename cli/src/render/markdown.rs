@@ -67,7 +67,7 @@ fn bullet(word: impl std::fmt::Display, text: &str, out: &mut String) {
 }
 
 /// Text as Markdown shows it literally; backticks stay, since the sentences use them for literals.
-fn clean(text: &str) -> String {
+pub(super) fn clean(text: &str) -> String {
     escape(text).chars().fold(String::new(), |mut out, c| {
         if matches!(c, '<' | '>' | '|' | '*' | '_' | '\\' | '#') {
             out.push('\\');

@@ -54,7 +54,7 @@ pub(super) fn absent(family: &FamilyReport) -> bool {
 pub(super) fn span(length: SignedDuration) -> String {
     let seconds = length.as_secs();
     match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
-        (0, 0, 0..10) => format!("{:.1} s", length.as_secs_f64()),
+        (0, 0, 0..10) if length.subsec_nanos() != 0 => format!("{:.1} s", length.as_secs_f64()),
         (0, 0, s) => format!("{s} s"),
         (0, m, 0) => format!("{m} min"),
         (0, m, s) => format!("{m} min {s} s"),

@@ -64,6 +64,12 @@ pub struct ExampleDns<'a> {
 }
 
 impl Rule {
+    /// It finds something, or more, where DNS was observed.
+    #[must_use]
+    pub fn depends_on_dns(&self) -> bool {
+        self.examples().iter().any(|example| example.fires && !example.dns.is_empty())
+    }
+
     /// The examples: each starts with `# fires: title` or `# silent: title`, `# dns:` and `# flags:` lines may follow,
     /// then the manifests.
     #[must_use]

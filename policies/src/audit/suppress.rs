@@ -32,9 +32,13 @@ const UNUSED: Rule = Rule {
 /// It comes out of what the other rules found.
 fn nothing(_: &super::Mesh<'_>, _: &mut Findings<'_>) {}
 
-/// Takes out what annotations keep quiet and adds a finding for every code that keeps nothing quiet. Returns how many
-/// were taken out.
-pub(super) fn by_annotation(loaded: &Loaded, findings: &mut Vec<Finding>) -> usize {
+/// Takes out what annotations keep quiet and adds a finding for every code that keeps nothing quiet, unless one of its
+/// rules could not be asked. Returns how many were taken out.
+pub(super) fn by_annotation(
+    loaded: &Loaded,
+    ran: impl Fn(&Rule) -> bool,
+    findings: &mut Vec<Finding>,
+) -> usize {
     let before = findings.len();
     let mut ignores: HashMap<String, Vec<Ignore<'_>>> = HashMap::new();
     for resource in &loaded.resources {
@@ -61,6 +65,10 @@ pub(super) fn by_annotation(loaded: &Loaded, findings: &mut Vec<Finding>) -> usi
     let taken = before - findings.len();
     let mut add = Findings { rule: &UNUSED, all: findings };
     for unused in ignores.into_values().flatten().filter(|ignore| !ignore.used) {
+        let mut meant = super::RULES.iter().copied().flatten().filter(|rule| matches(unused.code, rule.code));
+        if !meant.all(&ran) {
+            continue;
+        }
         let text = format!("{:?} suppresses nothing here", unused.code);
         add.add(unused.resource, unused.at, text).about(unused.code);
     }
@@ -79,7 +87,7 @@ struct Ignore<'a> {
     used: bool,
 }
 
-fn matches(pattern: &str, code: &str) -> bool {
+pub(super) fn matches(pattern: &str, code: &str) -> bool {
     match pattern.strip_suffix('*') {
         Some(family) => code.starts_with(family),
         None => pattern.eq_ignore_ascii_case(code),

@@ -255,3 +255,21 @@ fn the_shapes_of_istio_s_own_pages_give_no_error() {
     }
     assert!(pages >= 10, "{pages}");
 }
+
+#[test]
+fn a_suppression_is_unused_only_where_its_rule_was_asked() {
+    let annotated = |code: &str| {
+        format!(
+            "apiVersion: networking.istio.io/v1\nkind: ServiceEntry\nmetadata:\n  name: api\n  annotations: \
+             {{egress-audit/ignore: {code}}}\nspec: {{hosts: [api.partner.example], resolution: DNS}}\n"
+        )
+    };
+    let unused = |code: &str, ignore: &[&str]| {
+        let ignore = ignore.iter().map(ToString::to_string).collect();
+        let context = Context { ignore, ..Context::default() };
+        audit(&load(&annotated(code)), &BTreeMap::new(), &context, None).findings.len()
+    };
+    assert_eq!(unused("EA501", &[]), 1);
+    assert_eq!(unused("EA101", &[]), 0, "nothing was observed, so nobody can tell");
+    assert_eq!(unused("EA501", &["EA5*"]), 0, "left out by flag");
+}

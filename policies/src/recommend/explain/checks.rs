@@ -38,13 +38,15 @@ fn target(advice: &Recommendation) -> Check {
         return Check { question, answer, settled: false };
     };
     let refresh = advice.refresh.map_or(0, |refresh| refresh.refresh_s);
-    let pool = target.as_secs().saturating_sub(refresh).max(1);
+    let pool = match target.as_secs().saturating_sub(refresh) {
+        0 => {
+            format!("no lifetime of the application's pools can keep it, the refresh alone takes {refresh} s")
+        }
+        left => format!("connection pools of the application: lifetime at most {left} s"),
+    };
     let kept = worst.is_some_and(|worst| worst <= target.as_secs());
     let worst = worst.map_or_else(|| "unbounded".to_owned(), |worst| format!("{worst} s"));
-    let answer = format!(
-        "target {} s, worst case {worst}; connection pools of the application: lifetime at most {pool} s",
-        target.as_secs()
-    );
+    let answer = format!("target {} s, worst case {worst}; {pool}", target.as_secs());
     Check { question, answer, settled: kept }
 }
 

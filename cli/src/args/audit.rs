@@ -1,0 +1,99 @@
+//! Arguments of `audit`.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+use super::PlatformArgs;
+use super::values::server;
+
+/// Arguments of `audit`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  egress-audit audit manifests/                          DNS is asked about the hosts found
+  egress-audit audit manifests/ --offline -o sarif > audit.sarif
+  kustomize build . | egress-audit audit - --observations windows/ --fail-on warning
+  egress-audit audit manifests/ --fix | patch -p0
+  egress-audit audit --explain EA201")]
+#[expect(clippy::struct_excessive_bools, reason = "flags")]
+pub struct AuditArgs {
+    /// Files and folders of manifests (`-`: standard input).
+    #[arg(required_unless_present = "explain")]
+    pub paths: Vec<PathBuf>,
+    /// Ask no DNS: only what the files alone show.
+    #[arg(long, conflicts_with_all = ["observations", "resolver", "quick"])]
+    pub offline: bool,
+    /// Take DNS evidence from windows that `classify --save` wrote, instead of asking.
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["resolver", "quick"])]
+    pub observations: Option<PathBuf>,
+    /// Ask this resolver (ADDR or ADDR:PORT) instead of the system's; may be repeated.
+    #[arg(long, value_name = "ADDR", value_parser = server)]
+    pub resolver: Vec<SocketAddr>,
+    /// Answer within 3 seconds, with the confidence that this allows.
+    #[arg(long)]
+    pub quick: bool,
+    /// What the manifests are for.
+    #[command(flatten)]
+    pub platform: PlatformArgs,
+    /// Proxies in the mesh, for the load on DNS.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    pub proxies: u32,
+    /// The mesh's root namespace.
+    #[arg(long, value_name = "NS", default_value = "istio-system")]
+    pub root_namespace: String,
+    /// Form of the output.
+    #[arg(short, long, value_enum, default_value_t = AuditFormat::Text)]
+    pub output: AuditFormat,
+    /// Exit with 1 from this severity on.
+    #[arg(long, value_enum, default_value_t = FailOn::Error)]
+    pub fail_on: FailOn,
+    /// Leave out a rule (EA301) or a family (EA3*); may be repeated.
+    #[arg(long, value_name = "CODE")]
+    pub ignore: Vec<String>,
+    /// Findings that were there before, which are not reported again.
+    #[arg(long, value_name = "FILE", conflicts_with = "write_baseline")]
+    pub baseline: Option<PathBuf>,
+    /// Write all findings of now as the baseline.
+    #[arg(long, value_name = "FILE")]
+    pub write_baseline: Option<PathBuf>,
+    /// Print a patch with what a machine can mend, instead of the findings.
+    #[arg(long)]
+    pub fix: bool,
+    /// Write what `--fix` prints into the files; comments and formatting stay.
+    #[arg(long, requires = "fix")]
+    pub write: bool,
+    /// Explain a rule: what, why, examples, evidence, remedy; `all` lists the rules.
+    #[arg(long, value_name = "CODE", exclusive = true)]
+    pub explain: Option<String>,
+}
+
+/// Form of an audit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum AuditFormat {
+    /// For reading.
+    Text,
+    /// The whole report (`egress-audit schema`).
+    Json,
+    /// SARIF 2.1.0, for code scanning.
+    Sarif,
+    /// For an issue or a wiki.
+    Markdown,
+    /// Annotations of GitHub Actions.
+    Github,
+    /// `JUnit` XML, for CI servers.
+    Junit,
+}
+
+/// From which severity on the exit code is 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum FailOn {
+    /// Errors.
+    Error,
+    /// Warnings and errors.
+    Warning,
+    /// Any finding.
+    Info,
+    /// No finding.
+    Never,
+}

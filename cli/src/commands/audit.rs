@@ -1,0 +1,168 @@
+//! `audit`: manifests in, findings out, with DNS evidence where it may be asked for. `--fix` mends what a machine can,
+//! `--explain` tells of a rule.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use anyhow::Context as _;
+use jiff::Timestamp;
+use policies::audit::{Baseline, Context, Known, audit};
+use policies::finding::Severity;
+use policies::manifest::{Kind, Loaded};
+use policies::{Host, Policy};
+
+use crate::args::{AuditArgs, Authoritative, FailOn, MeasureArgs};
+use crate::commands::{advise, measure};
+use crate::console::Console;
+use crate::exit::Exit;
+use crate::render;
+use crate::report::{AuditReport, Inputs, Problem, Report};
+
+mod explain;
+mod files;
+mod fix;
+
+use files::Files;
+
+/// Reads, asks, audits and prints.
+///
+/// # Errors
+/// When nothing can be audited at all, a rule to explain does not exist, or a file cannot be written.
+pub async fn run(args: &AuditArgs, console: &mut Console) -> anyhow::Result<Exit> {
+    if let Some(code) = &args.explain {
+        return explain::run(code, console);
+    }
+    let (files, problems) = Files::read(&args.paths);
+    let (known, evidence) = known(args, &files.loaded, console).await?;
+    let baseline = args.baseline.as_deref().map(read_baseline).transpose()?;
+    let context = context(args);
+    let found = audit(&files.loaded, &known, &context, baseline.as_ref());
+    if let Some(path) = &args.write_baseline {
+        let text = serde_json::to_string_pretty(&Baseline::of(&found.findings))?;
+        std::fs::write(path, text + "\n").with_context(|| format!("cannot write {}", path.display()))?;
+        console.note(&format!("{} holds {} findings", path.display(), found.findings.len()));
+    }
+    if args.fix {
+        fix::run(&files, &found.findings, args.write, console)?;
+    }
+    let mut report = Report::new(evidence.inputs, Timestamp::now());
+    report.problems = [problems, evidence.problems].concat();
+    report.problems.extend(files.loaded.problems.iter().map(|problem| {
+        let subject = format!("{}:{}:{}", problem.file, problem.line, problem.column);
+        let near = if problem.snippet.is_empty() {
+            String::new()
+        } else {
+            format!(" in `{}`", problem.snippet.trim())
+        };
+        Problem::new(subject, format!("{}{near}", problem.message), problem.hint.clone())
+    }));
+    // What a fix mends is no reason to fail any more.
+    let left = found.findings.iter().filter(|finding| !(args.write && fix::mends(finding)));
+    let worst = left.map(|finding| finding.severity).max();
+    report.audit = Some(AuditReport {
+        files: files.texts.len(),
+        documents: files.loaded.documents,
+        passed_over: files.loaded.passed_over,
+        result: found,
+    });
+    if args.fix {
+        render::problems(&report, console);
+    } else {
+        render::audit(&report, args.output, console)?;
+    }
+    let failed = args.write_baseline.is_none() && worst.is_some_and(|worst| fails(worst, args.fail_on));
+    Ok(render::exit(&report).and(if failed { Exit::Findings } else { Exit::Clean }))
+}
+
+fn fails(worst: Severity, from: FailOn) -> bool {
+    match from {
+        FailOn::Error => worst >= Severity::Error,
+        FailOn::Warning => worst >= Severity::Warning,
+        FailOn::Info => true,
+        FailOn::Never => false,
+    }
+}
+
+fn context(args: &AuditArgs) -> Context {
+    Context {
+        platform: advise::platform(&args.platform),
+        failover_target: args.platform.failover_target.map(advise::whole_seconds),
+        longest_stream: args.platform.longest_stream.map(advise::whole_seconds),
+        proxies: args.proxies,
+        root_namespace: args.root_namespace.clone(),
+        ignore: args.ignore.clone(),
+    }
+}
+
+fn read_baseline(path: &Path) -> anyhow::Result<Baseline> {
+    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    serde_json::from_str(&text)
+        .with_context(|| format!("{} is no baseline; write one with `--write-baseline`", path.display()))
+}
+
+/// How the evidence came about.
+struct Evidence {
+    inputs: Inputs,
+    problems: Vec<Problem>,
+}
+
+/// What DNS is known to answer for the hosts of the entries; hosts that nothing was observed of are left out.
+async fn known(
+    args: &AuditArgs,
+    loaded: &Loaded,
+    console: &mut Console,
+) -> anyhow::Result<(BTreeMap<Host, Known>, Evidence)> {
+    let hosts = hosts(loaded);
+    let mut inputs = Inputs {
+        command: "audit".to_owned(),
+        names: hosts.len(),
+        resolvers: Vec::new(),
+        window: "offline".to_owned(),
+        platform: format!("Envoy {}", advise::platform(&args.platform).envoy().version),
+    };
+    if args.offline || hosts.is_empty() {
+        return Ok((BTreeMap::new(), Evidence { inputs, problems: Vec::new() }));
+    }
+    let policy = Policy::default();
+    let measured = measure::run(&measuring(args, &hosts), &policy, console).await?;
+    inputs.resolvers = measured.resolvers;
+    inputs.window = measured.window;
+    let known = measured.hosts.into_iter().filter(|host| hosts.contains(&host.host)).map(|host| {
+        let families = advise::families(&host, &policy);
+        let [a, aaaa] = families.map(|family| (family.observation, family.classification));
+        (host.host, Known { a, aaaa: Some(aaaa) })
+    });
+    Ok((known.collect(), Evidence { inputs, problems: measured.problems }))
+}
+
+/// Hosts of the entries that ask DNS for them, wildcards and the cluster's own left out.
+fn hosts(loaded: &Loaded) -> BTreeSet<Host> {
+    let entries = loaded.resources.iter().filter(|resource| resource.kind == Kind::ServiceEntry);
+    let asks = entries.filter(|entry| {
+        let resolution = entry.root.text_at("spec.resolution").unwrap_or_default();
+        matches!(resolution, "DNS" | "DNS_ROUND_ROBIN") && entry.root.list("spec.endpoints").is_empty()
+    });
+    asks.flat_map(|entry| entry.root.list("spec.hosts"))
+        .filter_map(|host| Host::parse(host.text()?).ok())
+        .filter(|host| host.as_str().rsplit('.').next() != Some("local"))
+        .collect()
+}
+
+fn measuring(args: &AuditArgs, hosts: &BTreeSet<Host>) -> MeasureArgs {
+    MeasureArgs {
+        names: hosts.iter().map(ToString::to_string).collect(),
+        file: Vec::new(),
+        from: args.observations.clone(),
+        save: None,
+        resolver: args.resolver.clone(),
+        authoritative: Authoritative::Auto,
+        authority: Vec::new(),
+        authority_port: 53,
+        ecs: Vec::new(),
+        window: None,
+        quick: args.quick,
+        max_queries: 200,
+        rate: 50,
+        policy: None,
+    }
+}

@@ -1,0 +1,92 @@
+//! An audit in the form asked for: one file a form. All of them show the same findings in the same order; none counts
+//! or judges.
+
+use std::io;
+
+use policies::audit::{Rule, rule};
+use policies::finding::{Finding, Severity};
+
+use crate::args::AuditFormat;
+use crate::console::Console;
+use crate::report::{AuditReport, Report};
+
+mod github;
+mod junit;
+mod markdown;
+mod sarif;
+mod text;
+
+/// Prints the audit of a report, and the report's problems on stderr; nothing where there is no audit in it.
+///
+/// # Errors
+/// When stdout cannot be written.
+pub fn audit(report: &Report, format: AuditFormat, console: &Console) -> io::Result<()> {
+    let Some(audit) = &report.audit else { return Ok(()) };
+    match format {
+        AuditFormat::Text => console.data(&text::audit(audit, console.text()))?,
+        AuditFormat::Json => console.json(report)?,
+        AuditFormat::Sarif => console.json(&sarif::log(report, audit))?,
+        AuditFormat::Markdown => console.data(&markdown::audit(audit))?,
+        AuditFormat::Github => console.data(&github::annotations(audit))?,
+        AuditFormat::Junit => console.data(&junit::suite(audit))?,
+    }
+    super::problems(report, console);
+    Ok(())
+}
+
+/// `rotating-pool-on-dns`; empty for a code of another version.
+fn name(finding: &Finding) -> &'static str {
+    rule(&finding.code).map_or("", |rule: &Rule| rule.name)
+}
+
+/// `ServiceEntry egress/api`.
+fn resource(finding: &Finding) -> String {
+    let at = &finding.at;
+    let slash = if at.namespace.is_empty() { "" } else { "/" };
+    format!("{} {}{slash}{}", at.kind, at.namespace, at.name)
+}
+
+/// Message and remedy as two sentences.
+fn sentences(finding: &Finding) -> String {
+    let stop = |text: &str| if text.ends_with('?') { text.to_owned() } else { format!("{text}.") };
+    format!("{} {}", stop(&finding.message), stop(&finding.hint))
+}
+
+/// Sources and other resources, in one line.
+fn evidence(finding: &Finding) -> String {
+    let sources = finding.evidence.iter().map(ToString::to_string);
+    let related = finding.related.iter().map(ToString::to_string);
+    sources.chain(related).collect::<Vec<_>>().join("; ")
+}
+
+/// `2 errors, 1 warning and 0 notes in 12 resources of 3 files`, and what was left out.
+fn summary(audit: &AuditReport) -> String {
+    let count =
+        |severity| audit.result.findings.iter().filter(|finding| finding.severity == severity).count();
+    let words = |n, one: &str, many: &str| super::words::count(n, one, many);
+    let mut parts = vec![format!(
+        "{}, {} and {} in {} of {}",
+        words(count(Severity::Error), "error", "errors"),
+        words(count(Severity::Warning), "warning", "warnings"),
+        words(count(Severity::Info), "note", "notes"),
+        words(audit.result.resources, "resource", "resources"),
+        words(audit.files, "file", "files"),
+    )];
+    let mut more = |n: usize, text: String| {
+        if n > 0 {
+            parts.push(text);
+        }
+    };
+    let (suppressed, known) = (audit.result.suppressed, audit.result.baselined);
+    let (passed, stale) = (audit.passed_over.values().sum::<usize>(), audit.result.stale_baseline.len());
+    more(suppressed, format!("{suppressed} suppressed"));
+    more(known, format!("{known} known by the baseline"));
+    more(stale, format!("{stale} of the baseline gone, write it anew"));
+    more(passed, format!("{} of other kinds passed over", words(passed, "resource", "resources")));
+    let observed = audit.result.observed_hosts;
+    parts.push(match observed {
+        0 => "no DNS evidence".to_owned(),
+        _ => format!("DNS evidence on {}", words(observed, "host", "hosts")),
+    });
+    parts.join("; ")
+}

@@ -1,0 +1,264 @@
+//! `audit` as a pipeline meets it: exit codes, forms of output, fixes and baselines, by the real binary.
+#![expect(clippy::unwrap_used, reason = "a test")]
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use assert_cmd::Command;
+use policies::audit::RULES;
+use serde_json::Value;
+
+const ENTRY: &str = "# partner API, owned by team payments
+apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata:
+  name: api
+  namespace: egress
+spec:
+  hosts: [api.partner.example] # see wiki
+  resolution: STRICT_DNS
+  ports:
+  - {number: 443, name: https, protocol: TCP}
+---
+apiVersion: networking.istio.io/v1
+kind: DestinationRule
+metadata: {name: api, namespace: egress}
+spec:
+  host: api.partner.example
+  trafficPolicy:
+    outlierDetection:
+      consecutiveLocalOriginFailures: 3
+";
+const CLEAN: &str = "apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {name: api}
+spec:
+  hosts: [api.partner.example]
+  location: MESH_EXTERNAL
+  resolution: DNS
+  ports: [{number: 443, name: tls, protocol: TLS}]
+";
+
+struct Outcome {
+    code: i32,
+    out: String,
+    err: String,
+}
+
+/// Runs `audit` in a folder that holds the given files.
+fn audit(files: &[(&str, &str)], args: &[&str]) -> (tempfile::TempDir, Outcome) {
+    let dir = tempfile::tempdir().unwrap();
+    for (name, text) in files {
+        let path = dir.path().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+    let outcome = again(dir.path(), args);
+    (dir, outcome)
+}
+
+fn again(dir: &Path, args: &[&str]) -> Outcome {
+    run(Command::cargo_bin("egress-audit").unwrap().current_dir(dir).arg("audit").args(args))
+}
+
+fn run(command: &mut Command) -> Outcome {
+    let output = command.output().unwrap();
+    Outcome {
+        code: output.status.code().unwrap(),
+        out: String::from_utf8(output.stdout).unwrap(),
+        err: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+#[test]
+fn the_exit_code_follows_the_worst_finding() {
+    let files = [("m/api.yaml", ENTRY)];
+    for (args, code) in [
+        (vec!["m", "--offline"], 1),
+        (vec!["m", "--offline", "--fail-on", "never"], 0),
+        (vec!["m", "--offline", "--ignore", "EA5*"], 0),
+        (vec!["m", "--offline", "--ignore", "EA5*", "--fail-on", "warning"], 1),
+    ] {
+        for form in ["text", "json", "sarif", "markdown", "github", "junit"] {
+            let args = [args.as_slice(), &["-o", form]].concat();
+            assert_eq!(audit(&files, &args).1.code, code, "{args:?}");
+        }
+    }
+    let (_dir, clean) = audit(&[("a.yaml", CLEAN)], &["a.yaml", "--offline", "--fail-on", "info"]);
+    assert_eq!(clean.code, 0, "{}", clean.out);
+}
+
+#[test]
+fn text_and_annotations_read_well() {
+    let files = [("m/api.yaml", ENTRY), ("m/notes.md", "x"), ("m/other.yaml", "kind: Pod\napiVersion: v1\n")];
+    for form in ["text", "markdown", "github", "junit"] {
+        let (_dir, found) = audit(&files, &["m", "--offline", "-o", form]);
+        insta::assert_snapshot!(form, found.out);
+    }
+}
+
+#[test]
+fn sarif_has_what_code_scanning_needs() {
+    let (_dir, found) = audit(&[("my files/api.yaml", ENTRY)], &[".", "--offline", "-o", "sarif"]);
+    let log: Value = serde_json::from_str(&found.out).unwrap();
+    let run = &log["runs"][0];
+    assert_eq!(
+        (&log["version"], &run["invocations"][0]["executionSuccessful"]),
+        (&"2.1.0".into(), &true.into())
+    );
+    let results = run["results"].as_array().unwrap();
+    assert_eq!(results.len(), 4);
+    for result in results {
+        let index = usize::try_from(result["ruleIndex"].as_u64().unwrap()).unwrap();
+        assert_eq!(run["tool"]["driver"]["rules"][index]["id"], result["ruleId"]);
+        let place = &result["locations"][0]["physicalLocation"];
+        assert_eq!(place["artifactLocation"]["uri"], "my%20files/api.yaml");
+        assert!(place["region"]["startLine"].as_u64().unwrap() > 1);
+    }
+    let fixes: Vec<&Value> = results.iter().filter_map(|result| result.get("fixes")).collect();
+    assert_eq!(fixes.len(), 3);
+    let change = &fixes[0][0]["artifactChanges"][0]["replacements"][0];
+    assert!(change["insertedContent"]["text"].is_string() && change["deletedRegion"]["byteOffset"].is_u64());
+}
+
+#[test]
+fn a_saved_report_reads_the_same_again() {
+    let (dir, first) = audit(&[("m/api.yaml", ENTRY)], &["m", "--offline"]);
+    let saved = again(dir.path(), &["m", "--offline", "-o", "json"]);
+    std::fs::write(dir.path().join("saved.json"), saved.out).unwrap();
+    let mut command = Command::cargo_bin("egress-audit").unwrap();
+    let second = run(command.current_dir(dir.path()).args(["report", "saved.json"]));
+    assert_eq!((first.out, 0), (second.out, second.code));
+}
+
+#[test]
+fn broken_files_are_named_and_the_others_audited() {
+    let files = [
+        ("m/a.yaml", "spec: [\n"),
+        ("m/b.yaml", ENTRY),
+        ("m/c.yaml", "kind: ServiceEntry\nmetadata: {name: {{ .Values.name }}}\n"),
+    ];
+    let (_dir, found) = audit(&files, &["m", "missing", "--offline"]);
+    assert_eq!(found.code, 2);
+    for wanted in ["m/a.yaml:1:7: ", "helm template . | egress-audit audit -", "missing: cannot be read"] {
+        assert!(found.err.contains(wanted), "{wanted}: {}", found.err);
+    }
+    assert!(found.out.contains("EA501"), "{}", found.out);
+}
+
+#[test]
+fn hostile_text_does_not_reach_the_terminal() {
+    let hostile =
+        CLEAN.replace("api.partner.example", "\"a\\e[31mb:443\"").replace("name: api", "name: \"x\\ny\"");
+    for form in ["text", "markdown", "github", "junit", "json", "sarif"] {
+        let (_dir, found) = audit(&[("a.yaml", &hostile)], &["a.yaml", "--offline", "-o", form]);
+        assert!(found.out.contains("EA510"), "{}", found.out);
+        assert!(!found.out.contains('\u{1b}') && !found.out.contains("x\ny"), "{form}: {}", found.out);
+    }
+}
+
+#[test]
+fn a_fix_is_a_patch_or_is_written() {
+    let mended = ENTRY.replace("STRICT_DNS", "DNS").replace("protocol: TCP", "protocol: TLS").replace(
+        "      consecutiveLocal",
+        "      splitExternalLocalOriginErrors: true\n      consecutiveLocal",
+    );
+    let (dir, patch) = audit(&[("m/api.yaml", ENTRY)], &["m", "--offline", "--fix"]);
+    assert_eq!(patch.code, 1, "nothing is written yet");
+    insta::assert_snapshot!("patch", patch.out);
+    let file = dir.path().join("m/api.yaml");
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), ENTRY);
+    let written = again(dir.path(), &["m", "--offline", "--fix", "--write"]);
+    assert_eq!((written.code, std::fs::read_to_string(&file).unwrap()), (0, mended));
+    let piped = run(Command::cargo_bin("egress-audit")
+        .unwrap()
+        .args(["audit", "-", "--offline", "--fix", "--write"])
+        .write_stdin(ENTRY));
+    assert!(piped.out.contains("+++ stdin") && piped.code == 1, "{}", piped.out);
+}
+
+#[test]
+fn a_baseline_lets_old_findings_pass_and_new_ones_not() {
+    let (dir, wrote) = audit(&[("m/api.yaml", ENTRY)], &["m", "--offline", "--write-baseline", "known.json"]);
+    assert_eq!(wrote.code, 0);
+    let args = ["m", "--offline", "--baseline", "known.json", "--fail-on", "info"];
+    let known = again(dir.path(), &args);
+    assert_eq!((known.code, known.out.contains("4 known by the baseline")), (0, true), "{}", known.out);
+    std::fs::write(
+        dir.path().join("m/new.yaml"),
+        CLEAN.replace("DNS", "dns").replace("name: api", "name: web").replace("api.", "web."),
+    )
+    .unwrap();
+    let new = again(dir.path(), &args);
+    assert_eq!((new.code, new.out.contains("EA506")), (1, true), "{}", new.out);
+}
+
+#[test]
+fn rules_explain_themselves() {
+    let (_dir, one) = audit(&[], &["--explain", "ea201"]);
+    assert!(one.code == 0 && one.out.contains("# fires:") && one.out.contains("# silent:"), "{}", one.out);
+    let (_dir, all) = audit(&[], &["--explain", "all"]);
+    assert!(all.out.lines().count() >= 60);
+    let (_dir, none) = audit(&[], &["--explain", "EA999"]);
+    assert!(none.code == 2 && none.err.contains("EA999: is no rule"), "{}", none.err);
+}
+
+#[test]
+fn saved_windows_are_the_evidence() {
+    let windows = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/windows");
+    let entry = |host: &str, resolution: &str| {
+        CLEAN
+            .replace("api.partner.example", host)
+            .replace("name: api", &format!("name: {}", &host[..3]))
+            .replace("resolution: DNS", &format!("resolution: {resolution}"))
+    };
+    let files = [
+        ("m/pool.yaml", &*entry("storage.cloud.example", "DNS")),
+        ("m/fixed.yaml", &entry("www.shop.example", "DNS_ROUND_ROBIN")),
+        ("m/dead.yaml", &entry("old.partner.example", "DNS")),
+        ("m/good.yaml", &entry("pay.partner.example", "DNS")),
+    ];
+    let args = ["m", "--observations", windows, "--envoy-version", "1.39.3", "--fail-on", "warning"];
+    let (_dir, found) = audit(&files, &args);
+    insta::assert_snapshot!("observed", found.out);
+    assert_eq!(found.code, 1, "{}", found.err);
+}
+
+#[test]
+fn the_rule_reference_is_current() {
+    let mut page = String::from(
+        "# Audit rules\n\nGenerated from the table that the audit runs. `egress-audit audit --explain CODE` shows a rule with \
+         examples.\n\n| code | severity | rule |\n|---|---|---|\n",
+    );
+    for rule in RULES.iter().copied().flatten() {
+        let (code, severity) = (rule.code, rule.severity);
+        let _ = writeln!(page, "| [{code}](#{}) | {severity} | {} |", code.to_lowercase(), rule.what);
+    }
+    for rule in RULES.iter().copied().flatten() {
+        let sources: Vec<String> = rule.source.iter().map(|source| format!("- {source}")).collect();
+        let examples = rule.examples();
+        let shown = |fires: bool| examples.iter().find(|example| example.fires == fires).unwrap();
+        let (bad, good) = (shown(true), shown(false));
+        let _ = write!(
+            page,
+            "\n## {}\n\n**{}** ({}): {}.\n\nWhy: {}.\n\nWhat to do: {}.\n\n{}\n\nFires on {}:\n\n```yaml\n{}\n```\n\nSilent on \
+             {}.\n",
+            rule.code,
+            rule.name,
+            rule.severity,
+            rule.what,
+            rule.why,
+            rule.fix,
+            sources.join("\n"),
+            bad.title,
+            if bad.yaml.len() > 2000 { "# too long to show here" } else { bad.yaml },
+            good.title
+        );
+    }
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../book/src/reference/audit-rules.md");
+    if std::env::var_os("UPDATE_REFERENCE").is_some() {
+        std::fs::write(&file, &page).unwrap();
+    }
+    let stored = std::fs::read_to_string(&file).unwrap_or_default();
+    assert!(stored == page, "{} is not what the code says: run with UPDATE_REFERENCE=1", file.display());
+}
