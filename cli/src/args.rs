@@ -11,10 +11,14 @@ use clap_complete::Shell;
 use policies::Version;
 
 mod audit;
+mod experiments;
 mod lab;
 mod values;
 
 pub use audit::{AuditArgs, AuditFormat, FailOn};
+pub use experiments::{
+    EnvoyArgs, EnvoyCommand, HttpWord, PathWord, ResolutionWord, RunArgs, TopologyWord, UpArgs,
+};
 pub use lab::{ControlArgs, DnsCommand, FaultWord, LabCommand, LogFormat, ScoreArgs, ScoreFormat, ServeArgs};
 use values::{duration, export_to, resource_name, server, subnet};
 
@@ -46,6 +50,9 @@ pub enum Command {
     /// The lab: a scripted DNS, and how right the classifier is on it.
     #[command(subcommand)]
     Lab(LabCommand),
+    /// The releases of Envoy that the lab runs.
+    #[command(subcommand)]
+    Envoy(EnvoyCommand),
     /// Render a saved JSON report again, without a network.
     Report(ReportArgs),
     /// Print the policy: every threshold with its default and its meaning.
@@ -237,6 +244,8 @@ pub enum Format {
     Jsonl,
     /// For an issue or a wiki.
     Markdown,
+    /// A page of its own, for runs of the lab.
+    Html,
 }
 
 /// Whether to ask the zone's own servers.

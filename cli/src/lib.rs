@@ -28,6 +28,7 @@ pub fn run(cli: Cli, console: &mut Console) -> anyhow::Result<Exit> {
             Command::Generate(args) => commands::generate::run(&args, console).await,
             Command::Audit(args) => commands::audit::run(&args, console).await,
             Command::Lab(command) => commands::lab::run(command, console).await,
+            Command::Envoy(command) => commands::envoy::run(command, console).await,
             Command::Report(args) => commands::report::run(&args, console),
             Command::Policy => commands::reference::policy(console),
             Command::Schema => commands::reference::schema(console),

@@ -1,6 +1,7 @@
 //! A finished report in, words out. Renderers choose words; what they print was counted and judged before.
 
 mod audit;
+pub(crate) mod evidence;
 mod markdown;
 pub(crate) mod table;
 mod text;
@@ -26,6 +27,9 @@ pub fn report(report: &Report, format: Format, console: &Console) -> io::Result<
     if report.audit.is_some() {
         return audit(report, audit_form(format), console);
     }
+    if !report.evidence.is_empty() {
+        return lab(report, format, console);
+    }
     match format {
         Format::Text if report.hosts.len() <= EXPLAINED => {
             console.data(&text::report(report, console.text()))?;
@@ -33,7 +37,10 @@ pub fn report(report: &Report, format: Format, console: &Console) -> io::Result<
         Format::Text | Format::Table => console.data(&table::report(report))?,
         Format::Json => console.json(report)?,
         Format::Jsonl => report.hosts.iter().try_for_each(|host| console.json_line(host))?,
-        Format::Markdown => console.data(&markdown::report(report))?,
+        Format::Markdown | Format::Html => console.data(&markdown::report(report))?,
+    }
+    if format == Format::Html {
+        console.note("only runs of the lab have a page; this is Markdown");
     }
     problems(report, console);
     if format == Format::Text && report.hosts.len() > EXPLAINED {
@@ -46,9 +53,26 @@ pub fn report(report: &Report, format: Format, console: &Console) -> io::Result<
 fn audit_form(format: Format) -> AuditFormat {
     match format {
         Format::Json | Format::Jsonl => AuditFormat::Json,
-        Format::Markdown => AuditFormat::Markdown,
+        Format::Markdown | Format::Html => AuditFormat::Markdown,
         Format::Text | Format::Table => AuditFormat::Text,
     }
+}
+
+/// Prints the evidence of a lab run.
+fn lab(report: &Report, format: Format, console: &Console) -> io::Result<()> {
+    match format {
+        Format::Text | Format::Table => {
+            console.data(&evidence::text(report, console.text()))?;
+            if evidence::is_summary(report) {
+                console.note("`-o markdown` and `-o html` have the tables of every cell");
+            }
+        }
+        Format::Json => console.json(report)?,
+        Format::Jsonl => report.evidence.iter().try_for_each(|cell| console.json_line(cell))?,
+        Format::Markdown => console.data(&evidence::markdown(report))?,
+        Format::Html => console.data(&evidence::html(report))?,
+    }
+    Ok(())
 }
 
 /// Prints what could not be done, with its remedies, on stderr.
@@ -62,5 +86,6 @@ pub fn problems(report: &Report, console: &Console) {
 /// The exit code that a report stands for.
 #[must_use]
 pub fn exit(report: &Report) -> Exit {
-    if report.problems.is_empty() { Exit::Clean } else { Exit::CouldNot }
+    let done = if report.problems.is_empty() { Exit::Clean } else { Exit::CouldNot };
+    done.and(evidence::exit(report))
 }

@@ -9,6 +9,8 @@ use jiff::Timestamp;
 use policies::audit::Audit;
 use policies::recommend::Recommendation;
 use policies::{Classification, Host, Observation, Source};
+use probes::evidence::Evidence;
+use probes::matrix::Matrix;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -33,6 +35,12 @@ pub struct Report {
     /// What the audit of manifests found.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub audit: Option<AuditReport>,
+    /// One entry a cell of the lab that was run.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub evidence: Vec<Evidence>,
+    /// What each Envoy was seen to do, where that was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub matrix: Option<Matrix>,
     /// What could not be done, and what would help.
     pub problems: Vec<Problem>,
 }
@@ -128,6 +136,8 @@ impl Report {
             inputs,
             hosts: Vec::new(),
             audit: None,
+            evidence: Vec::new(),
+            matrix: None,
             problems: Vec::new(),
         }
     }

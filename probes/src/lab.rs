@@ -162,6 +162,18 @@ impl Bench {
         Ok(())
     }
 
+    /// The CA that clients of the external name must trust, as PEM.
+    #[must_use]
+    pub fn ca_pem(&self) -> &str {
+        &self.trust.envoy().ca_pem
+    }
+
+    /// The cell's lab DNS.
+    #[must_use]
+    pub fn dns_addr(&self) -> SocketAddr {
+        self.dns.addr()
+    }
+
     /// The control API of the cell's lab DNS.
     #[must_use]
     pub fn control(&self) -> Option<SocketAddr> {

@@ -9,6 +9,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use labdns::Name;
 
 use super::LOOPBACK;
+use super::experiments::{EnvoyArgs, RunArgs, UpArgs};
 use super::values::{duration, lab_name, lab_type, server};
 
 /// The lab's commands.
@@ -16,6 +17,14 @@ use super::values::{duration, lab_name, lab_type, server};
 pub enum LabCommand {
     /// Classify the demo names against the built-in lab DNS and print their YAML.
     Demo,
+    /// List the experiments: what each asks, and the control that must come out the other way.
+    List,
+    /// Run experiments on a real Envoy and print the evidence.
+    Run(RunArgs),
+    /// Measure what each Envoy does, by version, against what this tool says it does.
+    Matrix(EnvoyArgs),
+    /// Keep lab DNS, backends and Envoys up, with the addresses to curl, until Ctrl-C.
+    Up(UpArgs),
     /// The lab DNS alone, and the commands that steer it while it runs.
     #[command(subcommand)]
     Dns(DnsCommand),

@@ -33,6 +33,11 @@ pub(super) fn subnet(text: &str) -> Result<IpNet, String> {
     Ok(net.trunc())
 }
 
+/// `1.38.3`.
+pub(super) fn envoy_version(text: &str) -> Result<probes::envoy::EnvoyVersion, String> {
+    text.parse().map_err(|error: probes::envoy::version::VersionError| format!("{error}; {}", error.hint()))
+}
+
 /// A name of the lab's zone.
 pub(super) fn lab_name(text: &str) -> Result<labdns::Name, String> {
     labdns::Name::parse(text).map_err(|error| error.to_string())

@@ -1,8 +1,10 @@
-//! `lab ...`: the scripted DNS, its steering, the score of the classifier, the demo.
+//! `lab ...`: experiments on a real Envoy, the scripted DNS, its steering, the score of the classifier, the demo.
 
 mod demo;
 mod dns;
+mod experiments;
 mod scenarios;
+mod up;
 
 use crate::args::LabCommand;
 use crate::console::Console;
@@ -15,6 +17,10 @@ use crate::exit::Exit;
 pub async fn run(command: LabCommand, console: &mut Console) -> anyhow::Result<Exit> {
     match command {
         LabCommand::Demo => demo::run(console).await,
+        LabCommand::List => experiments::list(console),
+        LabCommand::Run(args) => experiments::run(&args, console).await,
+        LabCommand::Matrix(args) => experiments::matrix(&args, console).await,
+        LabCommand::Up(args) => up::run(&args, console).await,
         LabCommand::Dns(command) => dns::run(command, console).await,
         LabCommand::Score(_) => anyhow::bail!("soon"),
         LabCommand::Scenarios { name } => scenarios::run(name.as_deref(), console),

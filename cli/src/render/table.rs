@@ -12,12 +12,19 @@ pub(super) fn report(report: &Report) -> String {
 }
 
 /// Rows under a header in aligned columns, without lines; every cell is escaped.
-pub(crate) fn columns<const N: usize>(header: [&str; N], rows: impl Iterator<Item = [String; N]>) -> String {
+pub(crate) fn columns<R>(
+    header: impl IntoIterator<Item = impl AsRef<str>>,
+    rows: impl IntoIterator<Item = R>,
+) -> String
+where
+    R: IntoIterator<Item: AsRef<str>>,
+{
     let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_header(header);
-    rows.for_each(|row| {
-        table.add_row(row.map(|cell| escape(&cell)));
-    });
+    table.load_style(presets::NOTHING);
+    table.set_header(header.into_iter().map(|head| escape(head.as_ref())));
+    for row in rows {
+        table.add_row(row.into_iter().map(|cell| escape(cell.as_ref())));
+    }
     for column in table.column_iter_mut() {
         column.set_padding((0, 2));
     }

@@ -130,23 +130,31 @@ pub fn default_cache() -> PathBuf {
 /// The Envoy for a run without `--envoy`: `ENVOY_BIN`, `PATH`, the newest in `cache`, else the newest release.
 ///
 /// # Errors
-/// An `ENVOY_BIN` that cannot be run is an error, since the user meant that one; all others are passed over.
+/// As [`present`] and [`install`].
 pub async fn discover(cache: &Path) -> Result<Binary, InstallError> {
+    match present(cache).await? {
+        Some(found) => Ok(found),
+        None => install(cache, None).await,
+    }
+}
+
+/// The Envoy that is here: `ENVOY_BIN`, `PATH`, the newest in `cache`.
+///
+/// # Errors
+/// An `ENVOY_BIN` that cannot be run is an error, since the user meant that one; all others are passed over.
+pub async fn present(cache: &Path) -> Result<Option<Binary>, InstallError> {
     if let Some(path) = std::env::var_os("ENVOY_BIN").filter(|path| !path.is_empty()) {
-        return inspect(Path::new(&path), Source::Environment).await;
+        return inspect(Path::new(&path), Source::Environment).await.map(Some);
     }
     for folder in std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()) {
         let path = folder.join("envoy");
         if path.is_file()
             && let Ok(binary) = inspect(&path, Source::Path).await
         {
-            return Ok(binary);
+            return Ok(Some(binary));
         }
     }
-    if let Some(newest) = list(cache).await.pop() {
-        return Ok(newest);
-    }
-    install(cache, None).await
+    Ok(list(cache).await.pop())
 }
 
 /// The given release: from the cache, else installed.

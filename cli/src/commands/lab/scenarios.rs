@@ -58,5 +58,5 @@ fn list() -> Result<String, Problem> {
         Ok([name.to_owned(), expected, scenario.description.unwrap_or_default()])
     });
     let rows = rows.collect::<Result<Vec<_>, _>>()?;
-    Ok(columns(["NAME", "EXPECTED", "SHOWS"], rows.into_iter()))
+    Ok(columns(["NAME", "EXPECTED", "SHOWS"], rows))
 }

