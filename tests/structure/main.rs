@@ -7,6 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 mod arrows;
+mod book;
 mod files;
 mod purity;
 
