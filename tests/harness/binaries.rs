@@ -38,7 +38,8 @@ fn build() -> anyhow::Result<PathBuf> {
     let built = Command::new(cargo)
         .args(["build", "--quiet", "--workspace", "--bins", "--profile", profile])
         .current_dir(root)
-        .output()?;
+        .output()
+        .context("cargo cannot be run to build the programs under test")?;
     if !built.status.success() {
         bail!("cargo build --workspace --bins:\n{}", String::from_utf8_lossy(&built.stderr));
     }

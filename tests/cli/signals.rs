@@ -1,0 +1,40 @@
+//! Runs that are cut short: by Ctrl-C, or by a reader that has seen enough.
+
+use std::io::Read;
+use std::process::Stdio;
+use std::time::Duration;
+
+use harness::{egress_audit, eventually};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::responder::{Responder, zone};
+use crate::{Run, classify};
+
+#[test]
+fn ctrl_c_ends_with_the_verdict_so_far() {
+    let server = Responder::start(zone);
+    let mut command = classify(&server, &["a.fixed.example"]);
+    command.args(["--window", "10m", "-o", "json"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = command.spawn().unwrap();
+    eventually(Duration::from_secs(20), "the first lookups", || match server.queries() {
+        few @ ..4 => Err(format!("{few} queries")),
+        _ => Ok(()),
+    })
+    .unwrap();
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let run = Run::from(child.wait_with_output().unwrap());
+    assert_eq!(run.code, Some(0), "{run}");
+    assert_eq!(run.addresses("a.fixed.example"), 1, "{run}");
+    assert!(run.stderr.contains("interrupted"), "{run}");
+}
+
+#[test]
+fn a_reader_that_leaves_early_is_no_error() {
+    let mut command = egress_audit();
+    let mut child = command.arg("schema").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let mut stderr = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+    let status = child.wait().unwrap();
+    assert!(status.success() && stderr.is_empty(), "{status}: {stderr}");
+}
