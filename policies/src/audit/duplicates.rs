@@ -1,9 +1,9 @@
 //! Family EA4: resources that get in each other's way: one host in several entries, one TCP port for several hosts.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 
 use super::Findings;
-use super::mesh::{Entry, Mesh, Port};
+use super::mesh::{Entry, Mesh, Scope};
 use super::rule::Rule;
 use crate::finding::Severity;
 use crate::{Citation, Resolution, Version};
@@ -187,28 +187,63 @@ fn two_round_robin(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
 }
 
 fn tcp_port_collision(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
-    let mut by_port: BTreeMap<i64, Vec<(&Entry<'_>, &Port<'_>)>> = BTreeMap::new();
+    let mut taken: HashMap<i64, Users<'_>> = HashMap::new();
     for entry in mesh.entries.iter().filter(|entry| !entry.has_addresses()) {
         for port in entry.ports.iter().filter(|port| port.is_tcp()) {
-            by_port.entry(port.number.unwrap_or_default()).or_default().push((entry, port));
+            let number = port.number.unwrap_or_default();
+            let users = taken.entry(number).or_default();
+            if let Some(other) = users.in_the_way_of(entry) {
+                let text = format!(
+                    "TCP port {number} is taken by {}/{} already, for any address",
+                    other.resource.namespace, other.resource.name
+                );
+                found
+                    .add(entry.resource, port.node.at, text)
+                    .about(number.to_string())
+                    .with(other.resource, other.spec.at);
+            }
+            users.add(entry);
         }
     }
-    for (number, users) in by_port {
-        for (index, (entry, port)) in users.iter().enumerate().skip(1) {
-            let other = users[..index].iter().find(|(other, _)| {
-                let shares_host = || other.hosts.iter().any(|host| entry.host(host.name).is_some());
-                other.scope.overlaps(&entry.scope) && !shares_host()
-            });
-            let Some((other, _)) = other else { continue };
-            let text = format!(
-                "TCP port {number} is taken by {}/{} already, for any address",
-                other.resource.namespace, other.resource.name
-            );
-            found
-                .add(entry.resource, port.node.at, text)
-                .about(number.to_string())
-                .with(other.resource, other.spec.at);
+}
+
+/// The first few entries that use a port, by the namespaces that see them.
+#[derive(Default)]
+struct Users<'m> {
+    everywhere: Vec<&'m Entry<'m>>,
+    by_namespace: HashMap<&'m str, Vec<&'m Entry<'m>>>,
+}
+
+impl<'m> Users<'m> {
+    /// A namespace's first few show that there is a collision; more would only make the search longer.
+    const MOST: usize = 4;
+
+    fn add(&mut self, entry: &'m Entry<'m>) {
+        let keep = |slot: &mut Vec<&'m Entry<'m>>| {
+            if slot.len() < Self::MOST {
+                slot.push(entry);
+            }
+        };
+        match &entry.scope {
+            Scope::Everywhere => keep(&mut self.everywhere),
+            Scope::Namespaces(names) => {
+                for name in names {
+                    keep(self.by_namespace.entry(name).or_default());
+                }
+            }
         }
+    }
+
+    /// One that some namespace sees together with this entry, and that is about another host.
+    fn in_the_way_of(&self, entry: &Entry<'_>) -> Option<&'m Entry<'m>> {
+        let other = |user: &&'m Entry<'m>| user.hosts.iter().all(|host| entry.host(host.name).is_none());
+        let everywhere = self.everywhere.iter().copied().find(other);
+        everywhere.or_else(|| match &entry.scope {
+            Scope::Everywhere => self.by_namespace.values().flatten().copied().find(other),
+            Scope::Namespaces(names) => {
+                names.iter().filter_map(|name| self.by_namespace.get(name)).flatten().copied().find(other)
+            }
+        })
     }
 }
 

@@ -148,6 +148,28 @@ pub(super) const RULES: &[Rule] = &[
         examples: include_str!("examples/EA511.yaml"),
         check: addresses_for_several_hosts,
     },
+    Rule {
+        code: "EA512",
+        name: "static-endpoint-is-a-name",
+        severity: Severity::Error,
+        what: "STATIC with an endpoint that is a name",
+        why: "STATIC looks nothing up: an endpoint has to be an IP address or a unix socket, and the entry is refused",
+        fix: "write `resolution: DNS`, or the addresses",
+        source: &[SERVICE_ENTRY],
+        examples: include_str!("examples/EA512.yaml"),
+        check: static_endpoint_is_a_name,
+    },
+    Rule {
+        code: "EA513",
+        name: "unix-endpoint-without-static",
+        severity: Severity::Error,
+        what: "a unix socket as endpoint with a resolution other than STATIC",
+        why: "a socket cannot be looked up: the entry is refused",
+        fix: "write `resolution: STATIC`",
+        source: &[SERVICE_ENTRY],
+        examples: include_str!("examples/EA513.yaml"),
+        check: unix_endpoint_without_static,
+    },
 ];
 
 fn ports<'m, 'a>(
@@ -350,6 +372,38 @@ fn addresses_for_several_hosts(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
             let at = entry.spec.entry("addresses").map_or(entry.spec.at, |(key, _)| key.at);
             let text = format!("by address only {first} is reached, of {} hosts", entry.hosts.len());
             found.add(entry.resource, at, text);
+        }
+    }
+}
+
+fn endpoints<'m, 'a>(entry: &'m Entry<'a>) -> impl Iterator<Item = (&'a str, Place)> + use<'m, 'a> {
+    entry.endpoints.iter().filter_map(|endpoint| {
+        let address = endpoint.get("address")?;
+        Some((address.text()?, address.at))
+    })
+}
+
+fn static_endpoint_is_a_name(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
+    for entry in mesh.entries.iter().filter(|entry| entry.resolution == Some(Resolution::Static)) {
+        for (address, at) in endpoints(entry) {
+            let listed = address.parse::<std::net::IpAddr>().is_ok() || address.starts_with("unix:");
+            if !listed && !address.is_empty() {
+                found.add(entry.resource, at, format!("STATIC cannot look {address} up")).about(address);
+            }
+        }
+    }
+}
+
+fn unix_endpoint_without_static(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
+    for entry in mesh.entries.iter().filter(|entry| entry.resolution != Some(Resolution::Static)) {
+        for (address, at) in endpoints(entry).filter(|(address, _)| address.starts_with("unix:")) {
+            found
+                .add(entry.resource, at, format!("{address} is a socket, which nobody can look up"))
+                .about(address)
+                .edit(
+                    replace(entry.resolution_at(), "STATIC")
+                        .filter(|_| entry.spec.get("resolution").is_some()),
+                );
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Family EA7: rules that are never used: about no host, out of sight of the client, or one of two.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use super::Findings;
 use super::mesh::{DestRule, Mesh, Scope};
@@ -77,21 +77,47 @@ fn rule_without_host(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
     if mesh.entries.is_empty() {
         return;
     }
-    let unmatched = mesh.rules.iter().filter(|rule| rule.entries.is_empty() && is_external(rule.host));
-    for rule in unmatched {
-        let covered = match rule.host.strip_prefix('*') {
-            Some(suffix) => mesh.hosts().any(|host| host.ends_with(suffix)),
-            None => !mesh.entries_for(rule.host).is_empty(),
-        };
-        if covered {
+    let near = NearMisses::of(mesh);
+    for rule in mesh.rules.iter().filter(|rule| rule.entries.is_empty() && is_external(rule.host)) {
+        if !rule.host.starts_with('*') && !mesh.entries_for(rule.host).is_empty() {
             continue;
         }
-        let near = mesh.hosts().filter_map(|host| Some((distance(host, rule.host, 2)?, host))).min();
         let text = format!("no entry registers {}", rule.host);
         let draft = found.add(rule.resource, rule.host_at, text).about(rule.host);
-        if let Some((_, near)) = near {
-            draft.hint(format!("did you mean {near}?")).edit(super::patch::replace(rule.host_at, near));
+        if let Some(near) = near.to(rule.host) {
+            draft
+                .severity(Severity::Error)
+                .hint(format!("did you mean {near}?"))
+                .edit(super::patch::replace(rule.host_at, near));
         }
+    }
+}
+
+/// Hosts by their first label and by the rest: a typing error leaves one of the two as it was, and looking at those
+/// alone keeps the search linear.
+struct NearMisses<'a> {
+    by_part: HashMap<&'a str, Vec<&'a str>>,
+}
+
+impl<'a> NearMisses<'a> {
+    /// Hosts looked at for one part.
+    const MOST: usize = 500;
+
+    fn of(mesh: &Mesh<'a>) -> Self {
+        let mut by_part: HashMap<&'a str, Vec<&'a str>> = HashMap::new();
+        for host in mesh.hosts() {
+            for part in host.split_once('.').into_iter().flat_map(|(first, rest)| [first, rest]) {
+                by_part.entry(part).or_default().push(host);
+            }
+        }
+        Self { by_part }
+    }
+
+    fn to(&self, host: &str) -> Option<&'a str> {
+        let (first, rest) = host.split_once('.')?;
+        let parts = [first, rest].into_iter().filter_map(|part| self.by_part.get(part));
+        let candidates = parts.flat_map(|hosts| hosts.iter().take(Self::MOST));
+        candidates.filter_map(|near| Some((distance(near, host, 2)?, *near))).min().map(|(_, near)| near)
     }
 }
 

@@ -9,6 +9,8 @@ use policies::audit::{
 };
 use policies::finding::{Finding, Severity};
 use policies::manifest::{Loaded, manifests_for, render};
+use proptest::prelude::*;
+
 use policies::{Host, LookupFamily, Platform, Protocol, ProxyKind, ResolutionClass, Settings};
 
 use crate::seen::Seen;
@@ -272,4 +274,48 @@ fn a_suppression_is_unused_only_where_its_rule_was_asked() {
     assert_eq!(unused("EA501", &[]), 1);
     assert_eq!(unused("EA101", &[]), 0, "nothing was observed, so nobody can tell");
     assert_eq!(unused("EA501", &["EA5*"]), 0, "left out by flag");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+
+    /// Examples with lines dropped, doubled, commented and indented, as people and merges leave them.
+    #[test]
+    fn what_is_mended_reads_and_is_mended(
+        pick in any::<proptest::sample::Index>(),
+        changes in proptest::collection::vec((any::<proptest::sample::Index>(), 0u8..5), 0..3),
+    ) {
+        let all: Vec<Example<'_>> = rules().flat_map(Rule::examples).filter(|found| found.yaml.len() < 3000).collect();
+        let example = &all[pick.index(all.len())];
+        let mut lines: Vec<String> = example.yaml.lines().map(str::to_owned).collect();
+        for (line, change) in changes {
+            let at = line.index(lines.len());
+            match change {
+                0 => drop(lines.remove(at)),
+                1 => lines.insert(at, "# ä comment: [".to_owned()),
+                2 => lines[at] += " # trailing",
+                3 => lines[at] += "\r",
+                _ => lines[at] = lines[at].replace(": ", ":   "),
+            }
+            prop_assume!(!lines.is_empty());
+        }
+        let text = lines.join("\n");
+        let mut loaded = Loaded::default();
+        loaded.add("example.yaml", text.as_bytes());
+        prop_assume!(loaded.problems.is_empty());
+        let known: BTreeMap<Host, Known> =
+            example.dns.iter().map(|dns| (Host::parse(dns.host).unwrap(), known(dns))).collect();
+        let context = context(&example.flags);
+        let before = audit(&loaded, &known, &context, None).findings;
+        let edits: Vec<_> = before.iter().flat_map(|finding| finding.edits.clone()).collect();
+        let mended = apply(&text, &edits);
+        let mut again = Loaded::default();
+        again.add("example.yaml", mended.as_bytes());
+        prop_assert!(again.problems.is_empty(), "{:?}\n{mended}", again.problems);
+        let after = audit(&again, &known, &context, None).findings;
+        for finding in before.iter().filter(|finding| !finding.edits.is_empty()) {
+            let stays = after.iter().any(|other| other.fingerprint() == finding.fingerprint());
+            prop_assert!(!stays, "{} stays\n{mended}", finding.code);
+        }
+    }
 }
