@@ -31,8 +31,6 @@ pub struct Options {
     pub seed: u64,
     /// Queries that the log keeps (default 10,000; about 200 bytes each).
     pub log_capacity: usize,
-    /// Threads per UDP address of the zone (default: one per core, 4 at most).
-    pub threads: usize,
 }
 
 /// A lab in service.
@@ -75,14 +73,7 @@ impl StartError {
 impl Default for Options {
     fn default() -> Self {
         let any = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
-        Self {
-            authority: vec![any],
-            resolver: any,
-            control: Some(any),
-            seed: 1,
-            log_capacity: 10_000,
-            threads: std::thread::available_parallelism().map_or(1, usize::from).min(4),
-        }
+        Self { authority: vec![any], resolver: any, control: Some(any), seed: 1, log_capacity: 10_000 }
     }
 }
 
@@ -101,7 +92,7 @@ impl LabDns {
         let shared = Shared::new(zone, scenario.max_udp, options.log_capacity).map_err(StartError::Zone)?;
         let shared = Arc::new(shared);
         let service = Arc::new(Service::authority(shared.clone()));
-        let authority = serve(authority, &service, options.threads)?;
+        let authority = serve(authority, &service)?;
 
         let mut resolvers = Vec::new();
         for (number, spec) in scenario.resolvers.iter().enumerate() {
@@ -111,7 +102,7 @@ impl LabDns {
             }
             let farm = Farm::new(spec, seed_of(options.seed, &number.to_be_bytes()));
             let service = Arc::new(Service::resolver(shared.clone(), number, farm));
-            resolvers.push(serve(bind(&[addr], scenario.tcp).await?, &service, 1)?);
+            resolvers.push(serve(bind(&[addr], scenario.tcp).await?, &service)?);
         }
         let mut lab = Self { shared, authority, resolvers, control: None };
         if let Some(addr) = options.control {
@@ -194,9 +185,9 @@ async fn bind(addrs: &[SocketAddr], tcp: bool) -> Result<Bound, StartError> {
     Bound::bind(addrs, tcp).await.map_err(|source| StartError::Bind { addr, source })
 }
 
-fn serve(bound: Bound, service: &Arc<Service>, threads: usize) -> Result<Listeners, StartError> {
+fn serve(bound: Bound, service: &Arc<Service>) -> Result<Listeners, StartError> {
     let addr = bound.addrs[0];
-    bound.serve(service, threads).map_err(|source| StartError::Bind { addr, source })
+    bound.serve(service).map_err(|source| StartError::Bind { addr, source })
 }
 
 /// A name server at the addresses that the zone is served on.

@@ -82,11 +82,11 @@ impl Bound {
         Ok(bound)
     }
 
-    /// Serves the sockets, each UDP socket on so many threads.
-    pub(crate) fn serve(self, service: &Arc<Service>, threads: usize) -> io::Result<Listeners> {
+    /// Serves the sockets.
+    pub(crate) fn serve(self, service: &Arc<Service>) -> io::Result<Listeners> {
         let mut udp = Vec::new();
         for socket in self.udp {
-            udp.push(UdpFront::start(socket, service, threads)?);
+            udp.push(UdpFront::start(socket, service)?);
         }
         let mut server = Server::new(Tcp { service: service.clone() });
         for listener in self.tcp {

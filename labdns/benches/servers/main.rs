@@ -61,8 +61,7 @@ fn main() {
 fn serve() -> ! {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     let scenario = Scenario::from_yaml(SCENARIO).expect("the scenario");
-    let options = Options { threads: 2, ..Options::default() };
-    let lab = runtime.block_on(LabDns::start(&scenario, &options)).expect("the lab");
+    let lab = runtime.block_on(LabDns::start(&scenario, &Options::default())).expect("the lab");
     println!("{}", lab.authority_addr());
     std::io::stdout().flush().expect("stdout");
     loop {

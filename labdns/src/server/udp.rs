@@ -1,6 +1,7 @@
-//! UDP, on threads of its own that block on the socket. hickory-server takes a task per datagram and about three times
-//! the CPU of gdnsd; two system calls and hickory-proto's codec per query take 1.3 times (`benches/servers`), so nothing
-//! cleverer is needed. The faults also get at the raw bytes here, which hickory-server does not allow.
+//! UDP, on one thread per socket that blocks on it. hickory-server takes a task per datagram and about three times the
+//! CPU of gdnsd; two system calls and hickory-proto's codec per query take less than one and a half times
+//! (`benches/servers`), so nothing cleverer is needed, and a second thread would cost a fifth more by waiting for the
+//! zone's lock. The faults also get at the raw bytes here, which hickory-server does not allow.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -16,59 +17,50 @@ use super::wire;
 use crate::answer::Mangle;
 use crate::log::Transport;
 
-/// Threads that serve one socket; dropping it stops them and closes the socket.
+/// A thread that serves one socket; dropping this stops it and closes the socket.
 #[derive(Debug)]
 pub(crate) struct UdpFront {
     addr: SocketAddr,
     stop: Arc<AtomicBool>,
-    threads: Vec<JoinHandle<()>>,
+    thread: Option<JoinHandle<()>>,
 }
 
 impl UdpFront {
-    /// Serves `socket` on `threads` threads.
-    pub(crate) fn start(socket: UdpSocket, service: &Arc<Service>, threads: usize) -> io::Result<Self> {
+    /// Serves `socket`.
+    pub(crate) fn start(socket: UdpSocket, service: &Arc<Service>) -> io::Result<Self> {
         let addr = socket.local_addr()?;
-        let socket = Arc::new(socket);
-        let mut front = Self { addr, stop: Arc::default(), threads: Vec::new() };
-        for number in 0..threads.max(1) {
-            let worker = Worker {
-                socket: socket.clone(),
-                service: service.clone(),
-                stop: front.stop.clone(),
-                runtime: Handle::current(),
-            };
-            let thread = thread::Builder::new().name(format!("dns-udp-{number}"));
-            front.threads.push(thread.spawn(move || worker.run())?);
-        }
-        Ok(front)
+        let stop = Arc::default();
+        let worker = Worker {
+            socket: Arc::new(socket),
+            service: service.clone(),
+            stop: Arc::clone(&stop),
+            runtime: Handle::current(),
+        };
+        let thread = thread::Builder::new().name("dns-udp".to_owned()).spawn(move || worker.run())?;
+        Ok(Self { addr, stop, thread: Some(thread) })
     }
 }
 
 impl Drop for UdpFront {
     fn drop(&mut self) {
+        let Some(thread) = self.thread.take() else { return };
         self.stop.store(true, Ordering::Relaxed);
-        // A thread that blocks on the socket sees the flag with the next datagram: here it is, one for each.
+        // The thread blocks on the socket and sees the flag with the next datagram: here it is.
         let own = match self.addr.ip() {
             ip if !ip.is_unspecified() => ip,
             IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
             IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
         };
-        let target = SocketAddr::new(own, self.addr.port());
-        let waker = UdpSocket::bind(SocketAddr::new(own, 0));
-        for thread in self.threads.drain(..) {
-            let woken = waker.as_ref().is_ok_and(|waker| {
-                // Datagrams may get lost in a full buffer, but then the thread is not blocked either.
-                while !thread.is_finished() {
-                    if waker.send_to(&[], target).is_err() {
-                        return false;
-                    }
-                    thread::yield_now();
-                }
-                true
-            });
-            if woken && thread.join().is_err() {
-                tracing::error!("a DNS thread panicked");
+        let Ok(waker) = UdpSocket::bind(SocketAddr::new(own, 0)) else { return };
+        // A datagram may get lost in a full buffer, but then the thread is not blocked either.
+        while !thread.is_finished() {
+            if waker.send_to(&[], SocketAddr::new(own, self.addr.port())).is_err() {
+                return;
             }
+            thread::yield_now();
+        }
+        if thread.join().is_err() {
+            tracing::error!("a DNS thread panicked");
         }
     }
 }

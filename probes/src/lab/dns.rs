@@ -22,7 +22,7 @@ impl NameServer {
         seed: u64,
         started_at: Timestamp,
     ) -> Result<Self, StartError> {
-        let options = Options { seed, threads: 1, ..Options::default() };
+        let options = Options { seed, ..Options::default() };
         Ok(Self { lab: LabDns::start(scenario, &options).await?, started_at })
     }
 
