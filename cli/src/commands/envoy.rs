@@ -16,10 +16,10 @@ use crate::report::Problem;
 pub async fn run(command: EnvoyCommand, console: &mut Console) -> anyhow::Result<Exit> {
     let cache = default_cache();
     match command {
-        EnvoyCommand::Install { version } => {
-            let what = version.map_or_else(|| "the newest release".to_owned(), |version| version.to_string());
+        EnvoyCommand::Install { release } => {
+            let what = release.map_or_else(|| "the newest release".to_owned(), |version| version.to_string());
             console.note(&format!("installing {what} into {}", cache.display()));
-            let binary = match version {
+            let binary = match release {
                 Some(version) => install::obtain(&cache, version).await,
                 None => install::install(&cache, None).await,
             };

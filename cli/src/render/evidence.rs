@@ -97,3 +97,74 @@ fn plain_table(table: &Table) -> String {
 fn clean(text: &str) -> String {
     escape(text).replace('|', "\\|").replace('\n', " ").replace('<', "&lt;")
 }
+
+#[cfg(test)]
+mod tests {
+    use probes::envoy::EnvoyVersion;
+    use probes::envoy::bootstrap::{Discovery, HttpVersion, Layer};
+    use probes::evidence::{Bars, Cell, Lane, Mark, Span, Topology};
+
+    use super::*;
+    use crate::report::Inputs;
+
+    fn evidence(verdict: Verdict, control: Option<&str>) -> Evidence {
+        let cell = Cell {
+            envoy: EnvoyVersion::new(1, 40, 0),
+            old_dns: false,
+            topology: Topology::Sidecar,
+            path: Layer::Passthrough,
+            http: HttpVersion::H1,
+            resolution: Discovery::Strict,
+            variant: None,
+            control: control.map(str::to_owned),
+        };
+        let mut evidence =
+            Evidence::blank("flip-record", "Is it recorded?", cell, jiff::Timestamp::UNIX_EPOCH);
+        evidence.verdict = verdict;
+        evidence
+    }
+
+    fn report(evidence: Vec<Evidence>) -> Report {
+        let inputs = Inputs {
+            command: "lab run".to_owned(),
+            names: 0,
+            resolvers: Vec::new(),
+            window: "4s".to_owned(),
+            platform: "Envoy 1.40.0".to_owned(),
+        };
+        Report { evidence, ..Report::new(inputs, jiff::Timestamp::UNIX_EPOCH) }
+    }
+
+    #[test]
+    fn a_refuted_control_is_what_it_is_for_and_a_confirmed_one_is_a_finding() {
+        let exit_of = |verdict, control| exit(&report(vec![evidence(verdict, control)]));
+        assert_eq!(exit_of(Verdict::Confirmed, None), Exit::Clean);
+        assert_eq!(exit_of(Verdict::Refuted, Some("no-flip")), Exit::Clean);
+        assert_eq!(exit_of(Verdict::Refuted, None), Exit::Findings);
+        assert_eq!(exit_of(Verdict::Confirmed, Some("no-flip")), Exit::Findings);
+        assert_eq!(exit_of(Verdict::Inconclusive, None), Exit::CouldNot);
+        let both = vec![evidence(Verdict::Inconclusive, None), evidence(Verdict::Refuted, None)];
+        assert_eq!(exit(&report(both)), Exit::Findings);
+    }
+
+    #[test]
+    fn hostile_text_is_shown_and_never_acts() {
+        let hostile = "<script>\u{1b}[31m|`\"&\n</style>";
+        let mut one = evidence(Verdict::Refuted, None);
+        one.because = hostile.to_owned();
+        one.tables = vec![Table::new(hostile, &[hostile], vec![vec![hostile.to_owned()]])];
+        one.bars = vec![Bars { title: hostile.to_owned(), bars: vec![(hostile.to_owned(), 1.0)] }];
+        one.timeline.end_ms = 10;
+        let span = Span { from_ms: 0, to_ms: 10, label: hostile.to_owned() };
+        one.timeline.lanes = vec![Lane { name: hostile.to_owned(), spans: vec![span] }];
+        one.timeline.marks = vec![Mark { at_ms: 5, label: hostile.to_owned() }];
+        let report = report(vec![one]);
+        let (page, page_md, page_text) = (html(&report), markdown(&report), text(&report, Text::default()));
+        assert!(page.contains("&lt;script&gt;") && !page.contains("<script"), "{page}");
+        assert_eq!(page.matches("</style>").count(), 1);
+        assert!(!page_md.contains("<script") && page_md.contains("\\|"));
+        for shown in [page, page_md, page_text] {
+            assert!(!shown.contains('\u{1b}'));
+        }
+    }
+}

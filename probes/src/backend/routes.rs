@@ -18,7 +18,7 @@ use hyper::upgrade::OnUpgrade;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use tokio::sync::watch;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep, sleep_until};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
@@ -86,8 +86,10 @@ fn slow(identity: &Identity, time: Duration) -> Response<Body> {
     let first = Bytes::from(format!("{}\n", identity.name));
     let rest = SLOW_BYTES - first.len() as u64;
     let pause = time / u32::try_from(PIECES).unwrap_or(1);
+    // By the clock and not pause by pause: a busy machine must not stretch the stream.
+    let begun = Instant::now();
     let pieces = stream::iter(0..PIECES).then(move |piece| async move {
-        sleep(pause).await;
+        sleep_until(begun + pause * u32::try_from(piece + 1).unwrap_or(1)).await;
         let end = |count: u64| rest * count / PIECES;
         let length = usize::try_from(end(piece + 1) - end(piece)).unwrap_or(0);
         Bytes::from(vec![b'X'; length])
@@ -114,14 +116,13 @@ fn streaming(identity: &Identity, time: Duration, interval: Duration) -> Respons
         clippy::cast_sign_loss,
         reason = "0 to 86,400,000 by the clamps"
     )]
-    let count = lines as u64;
+    let count = lines as u32;
     let head = format!("{} {}", identity.name, identity.addr);
+    let begun = Instant::now();
     Response::new(body(stream::iter(0..=count).then(move |n| {
         let line = Bytes::from(format!("{head} {n}\n"));
         async move {
-            if n > 0 {
-                sleep(interval).await;
-            }
+            sleep_until(begun + interval * n).await;
             line
         }
     })))
