@@ -51,9 +51,10 @@ pub struct EnvoyArgs {
   egress-audit lab run appendix
   egress-audit lab run in-flight-flip --resolution strict,logical --path l4,l7 --http h1,h2 --stream 40s
   egress-audit lab run all --envoy 1.38.3,1.39.3,1.40.0 --save evidence/
-  egress-audit lab run appendix --topology sidecar,gateway -o html > appendix.html")]
+  egress-audit lab run appendix --topology sidecar,gateway -o html > appendix.html
+  egress-audit lab run drain --scale 0.1")]
 pub struct RunArgs {
-    /// Experiments (`egress-audit lab list`), `appendix` for A to E of the guide, or `all`.
+    /// Experiments (`egress-audit lab list`), `appendix` for A to E of the guide, `all` on DNS, or `drain`.
     #[arg(required = true)]
     pub experiments: Vec<String>,
     /// Which Envoys, and how long.
@@ -74,6 +75,9 @@ pub struct RunArgs {
     /// Leave out the runs that must come out the other way.
     #[arg(long)]
     pub no_controls: bool,
+    /// Of `drain`: every time of the reference is multiplied by this. 0.1 is the least that its checks fit into.
+    #[arg(long, default_value_t = 1.0, value_parser = scale)]
+    pub scale: f64,
     /// From Envoy 1.39 on, run with the DNS implementation of 1.38 too (a runtime guard).
     #[arg(long)]
     pub old_dns: bool,
@@ -172,5 +176,12 @@ fn stream(text: &str) -> Result<Duration, String> {
         Err("4s is the least that a flip fits into".to_owned())
     } else {
         Ok(stream)
+    }
+}
+
+fn scale(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(scale) if (0.1..=10.0).contains(&scale) => Ok(scale),
+        _ => Err("a number from 0.1 to 10".to_owned()),
     }
 }

@@ -2,6 +2,7 @@
 
 mod demo;
 mod dns;
+mod drain;
 mod experiments;
 mod scenarios;
 mod up;
@@ -18,6 +19,9 @@ pub async fn run(command: LabCommand, console: &mut Console) -> anyhow::Result<E
     match command {
         LabCommand::Demo => demo::run(console).await,
         LabCommand::List => experiments::list(console),
+        LabCommand::Run(args) if args.experiments == [probes::experiments::drain::ID] => {
+            drain::run(&args, console).await
+        }
         LabCommand::Run(args) => experiments::run(&args, console).await,
         LabCommand::Matrix(args) => experiments::matrix(&args, console).await,
         LabCommand::Up(args) => up::run(&args, console).await,

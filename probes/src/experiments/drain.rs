@@ -8,6 +8,7 @@ mod scene;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use futures_util::{StreamExt, stream};
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -107,8 +108,16 @@ pub enum Control {
     NoStateFile,
 }
 
+/// All, with what is changed and must then be seen.
+pub const CONTROLS: [(Control, &str); 2] = [
+    (Control::NoFlush, "the load balancer cuts nothing on DOWN: the naive order loses nothing either"),
+    (Control::NoStateFile, "a killed sidecar finds no state file: it forgets the drain"),
+];
+
 impl Control {
-    const fn name(self) -> &'static str {
+    /// Its name in a cell.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
         match self {
             Self::NoFlush => "no-flush",
             Self::NoStateFile => "no-state-file",
@@ -193,6 +202,23 @@ pub fn acts(options: &Options) -> Vec<Act> {
         }
     }
     acts
+}
+
+/// Plays all acts, `at_once` side by side, and tells `finished` about each in their order. Dropping the future tears
+/// everything down.
+pub async fn run_all(
+    options: &Options,
+    at_once: usize,
+    mut finished: impl FnMut(&Evidence),
+) -> Vec<Evidence> {
+    let mut running =
+        stream::iter(acts(options)).map(|act| run(act, options)).buffered(at_once.max(1)).boxed_local();
+    let mut all = Vec::new();
+    while let Some(evidence) = running.next().await {
+        finished(&evidence);
+        all.push(evidence);
+    }
+    all
 }
 
 /// Plays one act and judges it. An act that cannot be staged is inconclusive.

@@ -7,7 +7,7 @@ use anyhow::Context;
 use jiff::Timestamp;
 use probes::envoy::Binary;
 use probes::evidence::Evidence;
-use probes::experiments::{CATALOG, Experiment, find};
+use probes::experiments::{CATALOG, Experiment, drain, find};
 use probes::matrix::{self, Matrix};
 use probes::runner::{self, Job, Options, Progress, Selection};
 
@@ -41,6 +41,14 @@ pub(super) fn list(console: &Console) -> anyhow::Result<Exit> {
                 100,
             );
         }
+    }
+    text.plain("   ").add(Tone::Strong, format!("{:18}", drain::ID)).wrapped(drain::QUESTION, 21, 100);
+    for (control, what) in drain::CONTROLS {
+        text.plain(format!("{:21}", "")).add(Tone::Dim, "control ").wrapped(
+            format!("{}: {what}", control.name()),
+            29,
+            100,
+        );
     }
     console.data(&text.finish())?;
     Ok(Exit::Clean)
@@ -91,6 +99,10 @@ fn named(words: &[String]) -> anyhow::Result<Vec<&'static Experiment>> {
     for word in words {
         let meant: Vec<&Experiment> = match word.as_str() {
             "all" => CATALOG.iter().collect(),
+            drain::ID => {
+                let hint = "`egress-audit lab run drain`, without others beside it";
+                return Err(Problem::new("`drain`", "runs alone: it has a stage of its own", hint).into());
+            }
             "appendix" => CATALOG.iter().filter(|experiment| experiment.appendix.is_some()).collect(),
             id => vec![find(id).ok_or_else(|| {
                 let known: Vec<&str> = CATALOG.iter().map(|experiment| experiment.id).collect();
@@ -142,14 +154,14 @@ async fn side_by_side(jobs: Vec<Job>, args: &EnvoyArgs, console: &mut Console) -
 }
 
 /// Writes the evidence of one cell beside its Envoy's files.
-fn keep(folder: &Path, evidence: &Evidence) -> anyhow::Result<()> {
+pub(super) fn keep(folder: &Path, evidence: &Evidence) -> anyhow::Result<()> {
     let folder = folder.join(&evidence.experiment).join(evidence.cell.slug());
     std::fs::create_dir_all(&folder)?;
     std::fs::write(folder.join("evidence.json"), serde_json::to_vec_pretty(evidence)?)?;
     Ok(())
 }
 
-fn report(command: &str, args: &EnvoyArgs, binaries: &[Binary]) -> Report {
+pub(super) fn report(command: &str, args: &EnvoyArgs, binaries: &[Binary]) -> Report {
     let versions: Vec<String> = binaries.iter().map(|binary| binary.version.to_string()).collect();
     let inputs = Inputs {
         command: command.to_owned(),
@@ -161,7 +173,12 @@ fn report(command: &str, args: &EnvoyArgs, binaries: &[Binary]) -> Report {
     Report::new(inputs, Timestamp::now())
 }
 
-fn finish(report: &Report, whole: bool, args: &EnvoyArgs, console: &Console) -> anyhow::Result<Exit> {
+pub(super) fn finish(
+    report: &Report,
+    whole: bool,
+    args: &EnvoyArgs,
+    console: &Console,
+) -> anyhow::Result<Exit> {
     render::report(report, args.output, console)?;
     if let Some(folder) = &args.save {
         std::fs::create_dir_all(folder)
