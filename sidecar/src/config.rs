@@ -53,7 +53,7 @@ pub(crate) struct ServeArgs {
     pub(crate) control_on_public: bool,
 
     /// HAProxy agent-check port.
-    #[arg(long, env = "HC_AGENT_ADDR")]
+    #[arg(long, env = "HC_AGENT_ADDR", value_parser = tcp)]
     pub(crate) agent: Option<Bind>,
 
     /// Envoy's admin: `http://host:port` or `unix:/path`.
@@ -202,6 +202,14 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(number * seconds).map_err(|_| format!("`{text}` is out of range"))
 }
 
+/// HAProxy's agent-check knows no unix sockets.
+fn tcp(text: &str) -> Result<Bind, String> {
+    match text.parse()? {
+        Bind::Unix(_) => Err("an agent-check port is `:port` or `ip:port`".to_owned()),
+        tcp @ Bind::Tcp(_) => Ok(tcp),
+    }
+}
+
 fn websockets(text: &str) -> Result<WebSockets, String> {
     match text {
         "wait" => Ok(WebSockets::Wait),
@@ -218,5 +226,41 @@ fn drain_status(text: &str) -> Result<DrainStatus, String> {
             Ok(code @ 200..=599) if code != 304 => Ok(DrainStatus { third: Third::Always, code }),
             _ => Err("expected `auto`, `off` or a status from 200 to 599".to_owned()),
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_carry_their_unit_and_seconds_need_none() {
+        let read = |text| duration(text).map(millis);
+        for (text, expected) in
+            [("120", 120_000), ("0.5", 500), ("1500ms", 1_500), ("2m", 120_000), ("1h", 3_600_000)]
+        {
+            assert_eq!(read(text), Ok(expected), "{text}");
+        }
+        for text in ["", "s", "1d", "-1", "1e400", "soon", "5 s"] {
+            assert!(read(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn flags_that_do_not_fit_are_refused() {
+        let parse = |args: &[&str]| Cli::try_parse_from([&["drain-sidecar", "serve"], args].concat());
+        assert!(parse(&[]).is_ok());
+        for bad in [
+            "--lb-drain-status=304",
+            "--lb-drain-status=99",
+            "--agent=unix:/x",
+            "--zero-samples=0",
+            "--ws-policy=perhaps",
+            "--admin=http://envoy:15000",
+            "--order=best",
+            "--no-such-flag",
+        ] {
+            assert!(parse(&[bad]).is_err(), "{bad}");
+        }
     }
 }

@@ -3,6 +3,7 @@
 use std::fs;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::unix::fs::FileTypeExt;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -89,8 +90,10 @@ async fn bind(address: &Bind) -> Result<Listener, ServeError> {
     let failed = |what: String| move |source| ServeError::Bind { what, source };
     match address {
         Bind::Unix(path) => {
-            // A socket left by a process that was killed would keep the address taken.
-            let _ = fs::remove_file(path);
+            // A socket left by a process that was killed would keep the address taken; any other file is not ours.
+            if fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket()) {
+                let _ = fs::remove_file(path);
+            }
             UnixListener::bind(path).map(Listener::Unix).map_err(failed(path.display().to_string()))
         }
         Bind::Tcp(address) => {

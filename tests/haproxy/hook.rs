@@ -6,6 +6,7 @@ use hyper::Method;
 use probes::child::Signal;
 use probes::ingress::Ending;
 use serde_json::Value;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::{get, plan, reference, stage, until};
 
@@ -112,4 +113,30 @@ async fn preflight_warns_of_a_gradual_drain_and_a_load_balancer_without_words() 
             assert_eq!(found["verdict"] == "warn", warned, "{found:#}");
         }
     }
+}
+
+/// Back from CLOSING: the load balancer needs its checks again, and the answer says so.
+#[tokio::test(flavor = "multi_thread")]
+async fn reopening_from_closing_warns() {
+    let mut plan = plan(&["--lb-buffer=30s", "--drain-mode=lb-only", "--zero-samples=100000"]).await;
+    plan.pods = 1;
+    plan.nodes = vec![reference()];
+    let stage = stage(&plan).await;
+    let control = stage.pods[0].sidecar.control;
+    for (path, warns) in
+        [("/drain", false), ("/reopen", false), ("/drain", false), ("/close-lb", false), ("/reopen", true)]
+    {
+        let answer = post(control, path).await;
+        assert!(answer.starts_with("HTTP/1.1 200"), "{path}: {answer}");
+        assert_eq!(answer.contains("warning: 199 "), warns, "{path}: {answer}");
+    }
+}
+
+async fn post(control: std::net::SocketAddr, path: &str) -> String {
+    let mut stream = tokio::net::TcpStream::connect(control).await.unwrap();
+    let request = format!("POST {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    answer
 }
