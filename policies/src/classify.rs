@@ -5,15 +5,22 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::observe::pool::ratio;
 use crate::policy::Policy;
 use crate::{Host, Observation, RecordType};
 
+mod look;
 mod needs;
 pub(crate) mod sequential;
 mod traits;
+pub(crate) mod verdict;
 mod words;
 
-use sequential::{Test, Verdict};
+use sequential::Test;
+use verdict::{Context, Verdict};
+
+/// Share of answers with several addresses from which on a name is one of several addresses.
+const SEVERAL: f64 = 0.25;
 
 /// The verdict on what was observed. Total: any observation has a class.
 #[must_use]
@@ -22,15 +29,18 @@ pub fn classify(observation: &Observation, policy: &Policy) -> Classification {
     for draw in &observation.draws {
         test.push(draw);
     }
-    let started_at = observation.started_at.as_millisecond();
-    let ttl = observation.ttl.map_or(0, |ttl| ttl.strict_s);
-    let verdict = test.verdict(policy, ttl, started_at);
+    let context = Context {
+        policy,
+        ttl: observation.ttl.map_or(0, |ttl| ttl.strict_s),
+        started_at: observation.started_at.as_millisecond(),
+    };
+    let verdict = test.verdict(context);
     let class = class(observation, policy, &verdict);
     let (decided, confidence) = match class {
         ResolutionClass::Unresolvable => unresolvable(observation, policy),
         _ => (verdict.decided, verdict.confidence),
     };
-    let traits = traits::traits(observation, class);
+    let traits = traits::traits(observation, class, &verdict);
     Classification {
         host: observation.host.clone(),
         record_type: observation.record_type,
@@ -38,7 +48,7 @@ pub fn classify(observation: &Observation, policy: &Policy) -> Classification {
         confidence,
         decided,
         reasons: words::reasons(observation, policy, class, &traits, &verdict),
-        needs: (!decided).then(|| needs::needs(observation, policy, &test, &verdict, ttl)),
+        needs: (!decided).then(|| needs::needs(observation, context, &test, &verdict)),
         blind_spots: words::blind_spots(observation, class),
         traits,
     }
@@ -66,10 +76,13 @@ fn class(observation: &Observation, policy: &Policy, verdict: &Verdict) -> Resol
     if observation.draws.len() < 2 || verdict.confidence < policy.test.min_confidence {
         return ResolutionClass::InsufficientData;
     }
-    match (verdict.rotating, observation.answer_size.median) {
-        (true, _) => ResolutionClass::RotatingPool,
-        (false, ..=1) => ResolutionClass::SingleVip,
-        (false, _) => ResolutionClass::FixedMultiIp,
+    let several = observation.draws.iter().filter(|d| d.set.len() > 1).count();
+    if verdict.rotating {
+        ResolutionClass::RotatingPool
+    } else if ratio(several, observation.draws.len()) >= SEVERAL {
+        ResolutionClass::FixedMultiIp
+    } else {
+        ResolutionClass::SingleVip
     }
 }
 
@@ -117,7 +130,7 @@ pub enum Trait {
     Weighted,
     /// A member leaves and comes back.
     Flapping,
-    /// Members are replaced slowly, a few at a time.
+    /// Members come, go or are replaced a few at a time.
     SlowDrift,
     /// The name is an alias.
     Cname,
@@ -135,9 +148,9 @@ pub enum Trait {
     Lossy,
     /// One source answers with a sinkhole or otherwise unroutable address.
     Sinkhole,
-    /// Sources never agreed on an address.
+    /// The authority and a cache never agreed on an address.
     SplitHorizon,
-    /// A draw is held longer than its TTL.
+    /// A draw is held for longer than one query.
     HeldDraws,
 }
 

@@ -12,6 +12,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::classify::sequential::Test;
+use crate::classify::verdict::Context;
 use crate::observe::Observer;
 use crate::policy::Policy;
 use crate::{
@@ -79,6 +80,8 @@ pub struct Plan {
     deadline: i64,
     observer: Observer,
     test: Test,
+    /// Whether the test was fed with answers of sinkholes, for want of others.
+    sinkholes_only: bool,
     progress: Vec<Progress>,
 }
 
@@ -104,6 +107,7 @@ impl Plan {
             progress: Progress::of(&sources),
             window: ObservationWindow::new(host, record_type, sources, now),
             test: Test::default(),
+            sinkholes_only: true,
             policy,
             limits,
         }
@@ -141,11 +145,11 @@ impl Plan {
     pub fn record(&mut self, sample: DnsSample) {
         self.observer.push(&sample);
         Progress::record(&mut self.progress, &sample, &self.policy.sampling);
-        let draws = self.observer.draws();
-        if draws.len() < self.test.draws() {
+        if self.sinkholes_only != self.observer.only_sinkholes() {
+            self.sinkholes_only = false;
             self.test = Test::default();
         }
-        for draw in &draws[self.test.draws()..] {
+        for draw in &self.observer.draws()[self.test.draws()..] {
             self.test.push(draw);
         }
         self.window.samples.push(sample);
@@ -201,7 +205,7 @@ impl Plan {
     }
 
     fn decided(&self) -> bool {
-        self.test.draws() > 0 && self.test.verdict(&self.policy, self.ttl(), self.started_at()).decided
+        self.test.draws() > 0 && self.test.verdict(self.context()).decided
     }
 
     fn gave_up(&self) -> bool {
@@ -209,8 +213,9 @@ impl Plan {
         self.test.draws() == 0 && lookups && self.progress.iter().all(|p| p.denied > 0 || p.dead)
     }
 
-    fn ttl(&self) -> u32 {
-        self.observer.ttl().map_or(0, |ttl| ttl.strict_s)
+    fn context(&self) -> Context<'_> {
+        let ttl = self.observer.ttl().map_or(0, |ttl| ttl.strict_s);
+        Context { policy: &self.policy, ttl, started_at: self.started_at() }
     }
 
     fn started_at(&self) -> i64 {
@@ -265,20 +270,21 @@ impl Plan {
 
     /// Whether draws are missing, as opposed to time.
     fn wants_draws(&self, source: usize) -> bool {
-        let opening = self.policy.sampling.opening;
+        // Two equal answers of several addresses are no coincidence.
+        let fewer = u32::from(self.test.answer_size() > 1);
+        let opening = self.policy.sampling.opening.saturating_sub(fewer).max(1);
         if self.test.draws() < opening as usize {
             return true;
         }
-        if !self.test.varies() {
+        if self.test.sets() < 2 {
             return false;
         }
         let direct = self.observer.sources()[source].direct();
         if direct && !self.test.varies_at_once() {
-            // Equal at once and different later: the draw is held. Each new one is looked at twice or so, not often.
-            return self.test.equal_at_once() < opening - 1 + (2 * self.test.replaced()).min(3);
+            // Equal at once and different later: the draw is held. The first new ones are looked at twice.
+            return self.test.equal_at_once() < opening - 1 + self.test.moved().min(2) * (1 - fewer);
         }
-        let more = self.checks_left();
-        !self.test.verdict_after(&self.policy, self.ttl(), self.started_at(), more).draws_suffice
+        direct && self.test.news() || !self.test.draws_suffice(&self.policy, self.checks_left())
     }
 
     /// A pool between small and large may never be decided: ask less often after a while.
@@ -290,16 +296,18 @@ impl Plan {
     /// How long a settled name is watched: as the test asks for, or as the window allows.
     fn quiet(&self) -> i64 {
         let window = self.deadline - self.started_at();
-        self.test.quiet_needed(&self.policy, self.ttl()).min(window)
+        self.test.quiet_needed(self.context()).min(window)
     }
 
     fn interval(&self) -> i64 {
-        (self.quiet() / i64::from(self.policy.sampling.checks.max(1))).max(1)
+        let fewer = u32::from(self.test.varies_at_once());
+        let checks = self.policy.sampling.checks.saturating_sub(fewer).max(1);
+        (self.quiet() / i64::from(checks)).max(1)
     }
 
     /// Checks are counted from the last new address on, or from the start.
     fn anchor(&self) -> i64 {
-        if self.test.varies() { self.test.novel_at() } else { self.started_at() }
+        self.test.settling_since(self.context())
     }
 
     fn checks_left(&self) -> usize {

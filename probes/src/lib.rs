@@ -17,6 +17,7 @@ pub mod note;
 pub mod resolvers;
 pub mod runner;
 pub mod sample;
+pub mod score;
 pub mod sweep;
 pub mod trust;
 pub mod watch;

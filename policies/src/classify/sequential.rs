@@ -1,52 +1,62 @@
-//! The sequential test of the pool's size. Draws come in one by one; for a [`Policy`], a [`Verdict`] goes out at any
-//! time. Used by `classify` on a whole observation and by the sampling plan after each draw.
+//! The state of the sequential test. Draws come in one by one; what they say under a policy is worked out by
+//! `verdict`. Used by `classify` on a whole observation and by the sampling plan after each draw.
 //!
-//! H0 "small, up to N0 addresses" stands against H1 "large, N1 or more". Of H0 the most likely size counts, so that
-//! "rotating" is only said when no small pool explains the draws; of H1 an average over sizes counts. An answer that
-//! repeats the one before it says nothing (it may be held), nor does the first answer of a further source (it may be
-//! another region); addresses in most of the answers are set aside, so that a favourite does not hide what turns
-//! behind it.
+//! An answer that repeats the one before it says nothing about the pool (it may be held), nor does a new address in
+//! the first answer of a further source (it may be another region). Addresses in most of the answers are set aside,
+//! so that a favourite does not hide what turns behind it. Draws at about the same time form a look: what a look
+//! showed is compared with what the next one shows, since a draw of several may be held too.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 
+use super::look::Looks;
 use crate::observe::Draw;
 use crate::observe::pool::{Series, ratio, real};
-use crate::policy::{Policy, PoolPolicy};
 
 /// Draws that must hold an address, and their share, before it is set aside as a favourite.
 const FAVOURITE: (u32, f64) = (3, 0.4);
-/// Log-likelihood against a large pool of an answer that comes again, where the model has no size to say it by.
-const REPEAT: f64 = 3.0;
+/// Draws of one authority this close are simultaneous, milliseconds.
+pub(crate) const AT_ONCE_MS: i64 = 1000;
 
 /// The state of the test.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Test {
     ids: HashMap<IpAddr, u32>,
     counts: Vec<u32>,
-    sets: HashMap<Box<[u32]>, u32>,
+    sets: HashSet<Box<[u32]>>,
     sources: Vec<LastDraw>,
-    series: Series,
-    draws: usize,
-    incidences: usize,
-    once: usize,
-    largest: usize,
-    /// A new set held old and new addresses.
-    partial: bool,
-    /// A set came again after another one.
-    returns: u32,
-    /// Draws that repeated the one before them.
-    repeats: u32,
+    steps: Vec<Step>,
+    /// Sorted numbers of the addresses that most draws hold.
+    pub(super) favourites: Vec<u32>,
+    /// Draws without the favourites.
+    pub(super) series: Series,
+    /// Draws as a whole: which set came.
+    pub(super) groups: Series,
+    /// Draws that repeated the one before them, with more in them than favourites.
+    pub(super) repeats: u32,
+    /// Draws that repeated the one before them, with nothing in them but favourites.
+    pub(super) favourite_runs: usize,
+    pub(super) looks: Looks,
+    pub(super) draws: usize,
+    pub(super) incidences: usize,
+    /// Addresses that one draw held.
+    pub(super) once: usize,
+    /// Addresses of the largest draw.
+    pub(super) largest: usize,
+    /// Two sets share a part of their addresses.
+    pub(super) partial: bool,
     /// Quick pairs of draws from one authority: equal, and different.
-    quick: (u32, u32),
+    pub(super) quick: (u32, u32),
     /// Changes between draws that were not quick: how many, and their summed Jaccard similarity.
-    slow: (u32, f64),
-    /// Such changes that brought a new address and kept less than half.
-    replaced: u32,
-    first_at: i64,
-    last_at: i64,
-    novel_at: i64,
-    direct: bool,
+    pub(super) slow: (u32, f64),
+    pub(super) first_at: i64,
+    pub(super) last_at: i64,
+    /// When a new address was last seen.
+    pub(super) novel_at: i64,
+    /// The last draw brought a new address.
+    pub(super) news: bool,
+    /// Some source draws for every query.
+    pub(super) direct: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -57,19 +67,17 @@ struct LastDraw {
     set: Box<[u32]>,
 }
 
-/// What the test says.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Verdict {
-    /// The better supported hypothesis.
-    pub(crate) rotating: bool,
-    /// The test has reached its threshold and its guards hold.
-    pub(crate) decided: bool,
-    /// Of the hypothesis, 0 to 1.
-    pub(crate) confidence: f64,
-    /// Log-likelihood ratio for a large pool against the most likely small one.
-    pub(crate) evidence: f64,
-    /// Enough draws for a small pool; only time is missing.
-    pub(crate) draws_suffice: bool,
+#[derive(Debug, Clone)]
+struct Step {
+    set: Box<[u32]>,
+    kind: Kind,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Counts,
+    Repeats,
+    FirstOfSource,
 }
 
 impl Test {
@@ -79,41 +87,33 @@ impl Test {
         if self.draws == 0 {
             (self.first_at, self.novel_at) = (at, at);
         }
-        let favourites = self.favourites();
         let (set, new) = self.learn(draw);
-        let known = self.sources.iter().position(|s| s.source == draw.source);
-        let last = known.map(|i| self.sources[i].clone());
-        let size = set.len();
-        let aside = favourites.iter().filter(|id| set.binary_search(id).is_ok()).count();
-        match &last {
-            Some(last) if last.set == set => self.repeats += 1,
-            None if self.draws > 0 && new > 0 => self.series.given(new),
-            _ if size > aside => self.series.draw(favourites.len(), size - aside, new),
-            _ => {}
+        let place = self.sources.iter().position(|s| s.source == draw.source);
+        let kind = match place.map(|i| &self.sources[i]) {
+            Some(last) if last.set == set => Kind::Repeats,
+            None if self.draws > 0 && new > 0 => Kind::FirstOfSource,
+            _ => Kind::Counts,
+        };
+        if let Some(i) = place {
+            self.compare(i, &set, draw);
         }
-        if let Some(last) = &last {
-            self.compare(last, &set, draw, new);
-        }
+        self.see_set(&set, new, kind);
+        self.looks.push(at, &set, new, kind == Kind::FirstOfSource);
+        self.news = new > 0;
         if new > 0 {
-            self.partial |= self.draws > 0 && new < size;
             self.novel_at = at;
         }
-        let times = self.sets.entry(set.clone()).or_default();
-        *times += 1;
-        if *times > 1 && size > 1 && last.as_ref().is_some_and(|l| l.set != set) {
-            self.returns += 1;
-        } else if *times == 1 && self.draws > 0 && new == 0 {
-            self.partial = true;
-        }
-        let now = LastDraw { source: draw.source, at, cached: draw.cached, set };
-        match known {
+        self.draws += 1;
+        self.largest = self.largest.max(set.len());
+        self.last_at = self.last_at.max(at);
+        self.direct |= !draw.cached;
+        let now = LastDraw { source: draw.source, at, cached: draw.cached, set: set.clone() };
+        match place {
             Some(i) => self.sources[i] = now,
             None => self.sources.push(now),
         }
-        self.draws += 1;
-        self.largest = self.largest.max(size);
-        self.last_at = self.last_at.max(at);
-        self.direct |= !draw.cached;
+        self.steps.push(Step { set, kind });
+        self.set_aside(new);
     }
 
     /// Draws so far.
@@ -121,44 +121,19 @@ impl Test {
         self.draws
     }
 
-    /// When a new address was last seen, milliseconds since the epoch.
-    pub(crate) fn novel_at(&self) -> i64 {
-        self.novel_at
+    /// Distinct addresses so far.
+    pub(crate) fn addresses(&self) -> usize {
+        self.counts.len()
     }
 
-    /// What the draws say under a policy; `ttl` as published, in seconds, `started_at` in milliseconds.
-    pub(crate) fn verdict(&self, policy: &Policy, ttl: u32, started_at: i64) -> Verdict {
-        self.verdict_after(policy, ttl, started_at, 0)
+    /// Addresses of the largest draw.
+    pub(crate) fn answer_size(&self) -> usize {
+        self.largest
     }
 
-    /// The same if `more` draws of known addresses followed.
-    pub(crate) fn verdict_after(&self, policy: &Policy, ttl: u32, started_at: i64, more: usize) -> Verdict {
-        let weighing = self.weigh(&policy.pool);
-        let threshold = ((1.0 - policy.test.error_rate) / policy.test.error_rate).ln();
-        let drifts = self.drifts(policy);
-        let min_sets = if self.partial { policy.test.min_sets } else { policy.test.min_disjoint_sets };
-        let evidence = weighing.rotating - REPEAT * f64::from(self.returns);
-        let rotates = evidence >= threshold
-            && self.sets.len() >= min_sets
-            && self.counts.len() >= policy.test.min_addresses
-            && !drifts;
-        let draws_suffice = self.draws_suffice(policy, weighing.small, threshold, more);
-        let quiet = self.last_at - self.novel_at.min(self.last_at);
-        let quiet =
-            if self.novel_at == self.first_at { self.last_at - started_at.min(self.first_at) } else { quiet };
-        let settled = draws_suffice && quiet >= self.quiet_needed(policy, ttl) && !rotates;
-        let odds = self.log_odds(policy, &weighing, drifts, quiet);
-        let rotating = rotates || odds > 0.0 && !settled;
-        let confidence = (1.0 / (1.0 + (-odds.abs()).exp())).min(0.999);
-        let confidence =
-            if rotates || settled { confidence.max(1.0 - policy.test.error_rate) } else { confidence };
-        Verdict { rotating, decided: rotates || settled, confidence, evidence, draws_suffice }
-    }
-
-    /// How long no new address may have come before a small pool is settled, milliseconds.
-    pub(crate) fn quiet_needed(&self, policy: &Policy, ttl: u32) -> i64 {
-        let ttls = if self.direct { 0 } else { policy.test.quiet_ttls.saturating_mul(ttl) };
-        1000 * i64::from(policy.test.quiet_s.max(ttls))
+    /// Different sets so far.
+    pub(crate) fn sets(&self) -> usize {
+        self.sets.len()
     }
 
     /// Whether quick draws of one authority were seen to differ.
@@ -171,24 +146,14 @@ impl Test {
         self.quick.0
     }
 
-    /// Whether any two draws differ.
-    pub(crate) fn varies(&self) -> bool {
-        self.sets.len() > 1
+    /// Whether the last draw brought a new address.
+    pub(crate) fn news(&self) -> bool {
+        self.news
     }
 
-    /// Changes that brought a new set at a later time.
-    pub(crate) fn replaced(&self) -> u32 {
-        self.replaced
-    }
-
-    /// Addresses that most draws hold, sorted.
-    fn favourites(&self) -> Vec<u32> {
-        let (least, share) = FAVOURITE;
-        if self.draws < least as usize {
-            return Vec::new();
-        }
-        let enough = (share * real(self.draws)).max(f64::from(least));
-        (0..).zip(&self.counts).filter(|(_, count)| f64::from(**count) >= enough).map(|(id, _)| id).collect()
+    /// Looks that found other addresses than the look before.
+    pub(crate) fn moved(&self) -> u32 {
+        self.looks.moved()
     }
 
     /// Counts the addresses; their sorted numbers, and how many are new.
@@ -211,122 +176,83 @@ impl Test {
             set.push(id);
         }
         set.sort_unstable();
+        set.dedup();
         self.incidences += set.len();
         (set.into(), self.counts.len() - before)
     }
 
-    fn compare(&mut self, last: &LastDraw, set: &[u32], draw: &Draw, new: usize) {
-        let at_once = !last.cached && !draw.cached && draw.at.as_millisecond() - last.at <= 1000;
-        let same = *last.set == *set;
-        match (at_once, same) {
+    fn compare(&mut self, source: usize, set: &[u32], draw: &Draw) {
+        let last = &self.sources[source];
+        let at_once = !last.cached && !draw.cached && draw.at.as_millisecond() - last.at <= AT_ONCE_MS;
+        match (at_once, *last.set == *set) {
             (true, true) => self.quick.0 += 1,
             (true, false) => self.quick.1 += 1,
             (false, true) => {}
             (false, false) => {
-                let common = set.iter().filter(|id| last.set.binary_search(id).is_ok()).count();
-                let similarity = ratio(common, last.set.len() + set.len() - common);
+                let common = common(&last.set, set);
                 self.slow.0 += 1;
-                self.slow.1 += similarity;
-                self.replaced += u32::from(new > 0 && similarity < 0.5);
+                self.slow.1 += ratio(common, last.set.len() + set.len() - common);
             }
         }
     }
 
-    /// Slow change of one set: large overlap from answer to answer, and never two answers at once. Once it has
-    /// brought as many addresses as a large pool has, it is no replacement of members any more.
-    fn drifts(&self, policy: &Policy) -> bool {
-        self.quick.1 == 0
-            && self.slow.0 > 0
-            && self.slow.1 / f64::from(self.slow.0) >= policy.test.drift_overlap
-            && self.counts.len() < large(&policy.pool, self.largest)
-    }
-
-    /// Good and Turing: the share of draws that go to addresses not seen yet is about that of addresses seen once.
-    fn draws_suffice(&self, policy: &Policy, small: f64, threshold: f64, more: usize) -> bool {
-        if self.draws == 0 {
-            return false;
+    fn see_set(&mut self, set: &[u32], new: usize, kind: Kind) {
+        let known = self.sets.contains(set);
+        if !known {
+            self.partial |= self.draws > 0 && new < set.len();
+            self.sets.insert(set.into());
         }
-        let k = self.incidences.div_ceil(self.draws);
-        let incidences = self.incidences + more * k;
-        let unseen = ratio(self.once, incidences);
-        let cautious = ratio(self.once + k, incidences + k);
-        let small = small + real(more);
-        unseen <= policy.test.max_unseen
-            && (cautious <= policy.test.max_unseen || small >= threshold && self.draws + more >= 5)
+        match kind {
+            Kind::Repeats => {}
+            Kind::FirstOfSource => self.groups.given(1),
+            Kind::Counts => self.groups.draw(1, usize::from(!known)),
+        }
     }
 
-    fn weigh(&self, pool: &PoolPolicy) -> Weighing {
-        let k = self.largest.max(1);
-        let (n0, n1) = (small(pool, k), large(pool, k));
-        let likelihood = |n: usize| self.series.log_likelihood(n);
-        let small = grid(k, n0).map(likelihood).collect::<Vec<_>>();
-        let large = [n1, 2 * n1, 8 * n1, 64 * n1].map(likelihood);
-        let best = |of: &[f64]| of.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        let mean = |of: &[f64]| {
-            let top = best(of);
-            if top == f64::NEG_INFINITY {
-                return top;
+    /// Keeps the favourites and, without them, the series: step by step as long as they stay the same.
+    fn set_aside(&mut self, new: usize) {
+        let (least, share) = FAVOURITE;
+        let enough = (share * real(self.draws)).max(f64::from(least));
+        let is_favourite = |count: &u32| f64::from(*count) >= enough;
+        let now = self.counts.iter().filter(|count| is_favourite(count)).count();
+        let same = now == self.favourites.len()
+            && self.favourites.iter().all(|id| self.counts.get(*id as usize).is_some_and(is_favourite));
+        if same {
+            if let Some(Step { set, kind }) = self.steps.last() {
+                // None of the new ones is a favourite yet.
+                let (turning, kind) = (set.len() - common(set, &self.favourites), *kind);
+                self.count_step(kind, turning, new);
             }
-            top + (of.iter().map(|l| (l - top).exp()).sum::<f64>() / real(of.len())).ln()
-        };
-        Weighing {
-            rotating: difference(mean(&large), best(&small)),
-            small: difference(mean(&small), best(&large)),
-            balanced: difference(mean(&large), mean(&small)),
+            return;
         }
+        self.favourites =
+            (0..).zip(&self.counts).filter(|(_, count)| is_favourite(count)).map(|(id, _)| id).collect();
+        (self.series, self.repeats, self.favourite_runs) = (Series::default(), 0, 0);
+        let mut seen = vec![false; self.counts.len()];
+        let steps = std::mem::take(&mut self.steps);
+        for step in &steps {
+            let (mut turning, mut new) = (0, 0);
+            for id in step.set.iter().filter(|id| self.favourites.binary_search(id).is_err()) {
+                turning += 1;
+                new += usize::from(!std::mem::replace(&mut seen[*id as usize], true));
+            }
+            self.count_step(step.kind, turning, new);
+        }
+        self.steps = steps;
     }
 
-    /// Log odds of "rotating", the prior included. What a held draw or a favourite would explain bounds them from
-    /// below.
-    fn log_odds(&self, policy: &Policy, weighing: &Weighing, drifts: bool, quiet: i64) -> f64 {
-        let prior = &policy.prior;
-        let ordinary = 1.0 - prior.held - prior.favourite;
-        let balanced = weighing.balanced.clamp(-50.0, 50.0) - REPEAT * f64::from(self.returns);
-        if drifts {
-            return -2.0;
+    fn count_step(&mut self, kind: Kind, turning: usize, new: usize) {
+        match kind {
+            Kind::Repeats if turning == 0 => self.favourite_runs += 1,
+            _ if turning == 0 => {}
+            Kind::Repeats => self.repeats += 1,
+            Kind::FirstOfSource => self.series.given(new),
+            Kind::Counts => self.series.draw(turning, new),
         }
-        let repeated = REPEAT * f64::from(self.repeats);
-        // A small pool is seldom changed within a window: one new set is a fail-over, three are not.
-        let changes = if self.quick.1 == 0 { 1.6 * f64::from(self.replaced) } else { 0.0 };
-        #[expect(clippy::cast_precision_loss, reason = "milliseconds of a window")]
-        let quiet_s = quiet as f64 / 1000.0;
-        let survives = 1.0 / (1.0 + quiet_s / 30.0);
-        let run = self.draws.saturating_sub(1).min(40);
-        let likelihood = ordinary * (balanced - repeated).exp()
-            + prior.held * (balanced + changes).exp() * survives
-            + prior.favourite * 0.5_f64.powi(i32::try_from(run).unwrap_or(40));
-        (prior.rotating / (1.0 - prior.rotating) * likelihood).ln()
     }
 }
 
-#[derive(Debug, Clone, Copy)]
-struct Weighing {
-    /// An average large pool against the best small one.
-    rotating: f64,
-    /// An average small pool against the best large one.
-    small: f64,
-    /// Average against average.
-    balanced: f64,
-}
-
-/// The difference of two log-likelihoods, of which both may be impossible.
-fn difference(a: f64, b: f64) -> f64 {
-    if a == f64::NEG_INFINITY && b == f64::NEG_INFINITY { 0.0 } else { a - b }
-}
-
-/// Sizes from k to N0, each about 1.4 times the one before.
-fn grid(k: usize, n0: usize) -> impl Iterator<Item = usize> {
-    std::iter::successors(Some(k), move |n| (*n < n0).then(|| (n + 1).max(n * 7 / 5).min(n0)))
-}
-
-/// The greatest small pool for answers of k.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a small positive number")]
-pub(crate) fn small(pool: &PoolPolicy, k: usize) -> usize {
-    pool.small.max((real(k) * pool.small_per_answer) as usize)
-}
-
-/// The smallest large pool for answers of k.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a small positive number")]
-pub(crate) fn large(pool: &PoolPolicy, k: usize) -> usize {
-    pool.large.max((real(k) * pool.large_per_answer).ceil() as usize)
+/// Numbers that two sorted lists share.
+pub(super) fn common(a: &[u32], b: &[u32]) -> usize {
+    a.iter().filter(|id| b.binary_search(id).is_ok()).count()
 }

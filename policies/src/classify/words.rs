@@ -1,7 +1,7 @@
 //! The sentences of a verdict: reasons with their numbers, and what the window could not have seen.
 
-use super::sequential::{Verdict, small};
 use super::traits::{count, failures};
+use super::verdict::{Verdict, small};
 use super::{ResolutionClass, Trait};
 use crate::policy::Policy;
 use crate::{Observation, Vantage};
@@ -110,7 +110,9 @@ fn trait_reason(o: &Observation, seen: Trait) -> Option<String> {
         }
         Trait::Lossy => format!("{} of {} failed; they are no draws", failures(o), lookups(o.queries)),
         Trait::Sinkhole => "a source answered with an unroutable address (a sinkhole)".to_owned(),
-        Trait::SplitHorizon => "two sources answered repeatedly and never shared an address".to_owned(),
+        Trait::SplitHorizon => {
+            "the authority and a cache answered repeatedly and never shared an address".to_owned()
+        }
         Trait::HeldDraws => "an answer is held for longer than one query".to_owned(),
         Trait::PartialAnswers | Trait::Cname | Trait::DualStack => return None,
     })

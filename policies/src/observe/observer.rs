@@ -28,6 +28,7 @@ pub struct Observer {
     sinkholes: Vec<Draw>,
     authority_ttl: Option<TtlSeen>,
     cache_ttl: Option<TtlSeen>,
+    sinkhole_ttl: Option<TtlSeen>,
     set: Vec<IpAddr>,
 }
 
@@ -105,6 +106,7 @@ impl Observer {
             sinkholes: Vec::new(),
             authority_ttl: None,
             cache_ttl: None,
+            sinkhole_ttl: None,
             set: Vec::new(),
         }
     }
@@ -129,7 +131,13 @@ impl Observer {
     /// long as nobody answered anything else.
     #[must_use]
     pub fn draws(&self) -> &[Draw] {
-        if self.draws.is_empty() { &self.sinkholes } else { &self.draws }
+        if self.only_sinkholes() { &self.sinkholes } else { &self.draws }
+    }
+
+    /// Whether nobody has answered with a routable address. When that changes, the draws start anew.
+    #[must_use]
+    pub fn only_sinkholes(&self) -> bool {
+        self.draws.is_empty()
     }
 
     /// What is known of each source.
@@ -147,7 +155,7 @@ impl Observer {
     /// Times to live as published: the authority's, else the greatest that a cache showed.
     #[must_use]
     pub fn ttl(&self) -> Option<TtlSeen> {
-        self.authority_ttl.or(self.cache_ttl)
+        self.authority_ttl.or(self.cache_ttl).or(self.sinkhole_ttl)
     }
 
     /// All facts so far.
@@ -164,7 +172,8 @@ impl Observer {
     }
 
     fn answered(&mut self, sample: &DnsSample, first: IpAddr, answers: &[Answer], chain: &[Cname]) {
-        self.see_ttl(sample.source, answers, chain);
+        let sunk = answers.iter().all(|answer| unroutable(answer.addr));
+        self.see_ttl(sample.source, sunk, answers, chain);
         self.see_chain(chain);
         let mut set = std::mem::take(&mut self.set);
         set.clear();
@@ -183,7 +192,7 @@ impl Observer {
             && !(cached && shared)
         {
             let draw = Draw { at: sample.at, source: sample.source, cached, first, set: set.clone() };
-            if set.iter().all(|addr| unroutable(*addr)) {
+            if sunk {
                 state.seen.sinkholes += 1;
                 self.sinkholes.push(draw);
             } else {
@@ -193,7 +202,7 @@ impl Observer {
         self.set = set;
     }
 
-    fn see_ttl(&mut self, source: usize, answers: &[Answer], chain: &[Cname]) {
+    fn see_ttl(&mut self, source: usize, sunk: bool, answers: &[Answer], chain: &[Cname]) {
         let alias = chain.iter().map(|c| c.ttl).min().unwrap_or(u32::MAX);
         let lowest = answers.iter().map(|a| a.ttl).min().unwrap_or_default();
         let highest = answers.iter().map(|a| a.ttl).max().unwrap_or_default();
@@ -204,6 +213,7 @@ impl Observer {
             highest_s: highest,
         };
         let (slot, published): (_, fn(u32, u32) -> u32) = match self.sources[source].seen.vantage {
+            _ if sunk => (&mut self.sinkhole_ttl, u32::max),
             Vantage::Authority => (&mut self.authority_ttl, u32::min),
             Vantage::Cache => (&mut self.cache_ttl, u32::max),
         };

@@ -18,19 +18,19 @@ const GREATEST: usize = 1 << 20;
 pub(crate) struct Series {
     /// Distinct addresses seen.
     pub(crate) seen: usize,
-    /// Draws by (addresses set aside, addresses drawn from the rest).
-    draws: Vec<(usize, usize, u32)>,
+    /// Draws by their number of addresses.
+    draws: Vec<(usize, u32)>,
     /// Addresses that were met without a draw that counts: (seen before, new).
     given: Vec<(usize, usize)>,
 }
 
 impl Series {
-    /// A draw of `size` addresses, `new` of them for the first time, after `aside` of those seen were set aside.
-    pub(crate) fn draw(&mut self, aside: usize, size: usize, new: usize) {
+    /// A draw of `size` addresses, `new` of them for the first time.
+    pub(crate) fn draw(&mut self, size: usize, new: usize) {
         self.seen += new;
-        match self.draws.iter_mut().find(|(a, s, _)| (*a, *s) == (aside, size)) {
-            Some((_, _, count)) => *count += 1,
-            None => self.draws.push((aside, size, 1)),
+        match self.draws.iter_mut().find(|(known, _)| *known == size) {
+            Some((_, count)) => *count += 1,
+            None => self.draws.push((size, 1)),
         }
     }
 
@@ -42,14 +42,14 @@ impl Series {
         }
     }
 
-    /// Log-likelihood of a pool of `size`, up to a constant; minus infinity below the number of addresses seen.
+    /// Log-likelihood of a pool of `size`, where a series of nothing but new addresses out of an endless pool has 0;
+    /// minus infinity below the number of addresses seen.
     pub(crate) fn log_likelihood(&self, size: usize) -> f64 {
         if size < self.seen {
             return f64::NEG_INFINITY;
         }
         let given: f64 = self.given.iter().map(|&(seen, new)| ln_falling(size - seen, new)).sum();
-        let drawn: f64 =
-            self.draws.iter().map(|&(aside, k, count)| f64::from(count) * ln_falling(size - aside, k)).sum();
+        let drawn: f64 = self.draws.iter().map(|&(k, count)| f64::from(count) * ln_falling(size, k)).sum();
         ln_falling(size, self.seen) - given - drawn
     }
 

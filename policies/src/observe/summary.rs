@@ -89,7 +89,7 @@ fn series(draws: &[Draw]) -> Series {
     let mut seen: HashSet<IpAddr> = HashSet::new();
     for draw in draws {
         let new = draw.set.iter().filter(|addr| seen.insert(**addr)).count();
-        series.draw(0, draw.set.len(), new);
+        series.draw(draw.set.len(), new);
     }
     series
 }

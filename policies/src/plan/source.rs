@@ -2,14 +2,16 @@
 //! again.
 
 use crate::policy::SamplingPolicy;
-use crate::{DnsSample, Outcome, Source};
+use crate::{DnsSample, Outcome, Source, Vantage};
 
 /// First pause after a failure; it doubles with each further one. Milliseconds.
 const BACKOFF_MS: i64 = 500;
 /// Longest pause after a failure, milliseconds.
 const LONGEST_BACKOFF_MS: i64 = 30_000;
-/// Failures in a row after which a source that never answered is given up: one datagram in three may be lost.
-const DEAD_AFTER: u32 = 5;
+/// Failures in a row after which a source that never answered is given up: four datagrams of ten may be lost.
+const DEAD_AFTER: u32 = 6;
+/// Pause after a cache denied the name: it keeps the denial for the negative TTL, so asking at once proves nothing.
+const DENIED_MS: i64 = 6000;
 
 /// Progress with one source.
 #[derive(Debug, Clone)]
@@ -26,6 +28,9 @@ pub(super) struct Progress {
     pub(super) last_asked: Option<i64>,
     /// Lookups without an address since the last one with one.
     failures: u32,
+    /// The last lookup was a cache's denial.
+    cached_denial: bool,
+    vantage: Vantage,
     /// Sources of the same server share its pace.
     server: usize,
     /// When the server would have its whole burst again, milliseconds (GCRA).
@@ -46,6 +51,8 @@ impl Progress {
                 dead: false,
                 last_asked: None,
                 failures: 0,
+                cached_denial: false,
+                vantage: source.vantage,
                 server: first(source),
                 full_at: i64::MIN,
             })
@@ -63,7 +70,9 @@ impl Progress {
             progress.failures = 0;
         } else {
             progress.failures += 1;
-            progress.denied += u32::from(super::denies(&sample.outcome));
+            let denied = super::denies(&sample.outcome);
+            progress.denied += u32::from(denied);
+            progress.cached_denial = denied && progress.vantage == Vantage::Cache;
             let hopeless = matches!(
                 sample.outcome,
                 Outcome::Refused | Outcome::Lame | Outcome::Unreachable | Outcome::Malformed(_)
@@ -85,7 +94,8 @@ impl Progress {
 
     /// After a failure: when to try again.
     pub(super) fn retry_at(&self) -> Option<i64> {
-        let pause = BACKOFF_MS.checked_shl(self.failures.min(20).checked_sub(1)?)?;
+        let doubled = BACKOFF_MS.checked_shl(self.failures.min(20).checked_sub(1)?)?;
+        let pause = if self.cached_denial { doubled.max(DENIED_MS) } else { doubled };
         Some(self.last_asked?.saturating_add(pause.min(LONGEST_BACKOFF_MS)))
     }
 

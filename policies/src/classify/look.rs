@@ -1,0 +1,81 @@
+//! Looks: draws at about the same time, taken together. Part of the sequential test. If an authority holds several
+//! addresses for a while and answers each query out of them, its answers return at once and are gone for good later;
+//! only looks, compared with each other, show that.
+
+use super::sequential::common;
+use crate::observe::pool::Series;
+
+/// A longer pause than this starts a new look, milliseconds: between paced queries lies a second.
+const PAUSE_MS: i64 = 3000;
+
+/// The series of looks.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Looks {
+    series: Series,
+    /// Looks with new addresses.
+    novel: usize,
+    /// Looks with new addresses that shared less than half with the look before.
+    moved: u32,
+    last: Vec<u32>,
+    current: Vec<u32>,
+    new: usize,
+    at: i64,
+    moved_at: i64,
+}
+
+impl Looks {
+    /// Adds a draw, `new` of whose addresses were never seen. What the first answer of a further source brings is
+    /// taken as given.
+    pub(super) fn push(&mut self, at: i64, set: &[u32], new: usize, given: bool) {
+        if at - self.at > PAUSE_MS && !self.current.is_empty() {
+            self.close();
+        }
+        self.at = at;
+        if given {
+            self.series.given(new);
+            return;
+        }
+        for id in set {
+            if let Err(place) = self.current.binary_search(id) {
+                self.current.insert(place, *id);
+            }
+        }
+        self.new += new;
+    }
+
+    /// The looks so far, the one that is going on included: their series, and how many brought new addresses.
+    pub(super) fn so_far(&self) -> (Series, usize) {
+        let mut all = self.clone();
+        all.close();
+        (all.series, all.novel)
+    }
+
+    /// Looks that found other addresses than the look before.
+    pub(super) fn moved(&self) -> u32 {
+        self.moved + u32::from(self.moves())
+    }
+
+    /// When that was last so, milliseconds; 0 if never.
+    pub(super) fn moved_at(&self) -> i64 {
+        if self.moves() { self.at } else { self.moved_at }
+    }
+
+    fn moves(&self) -> bool {
+        !self.last.is_empty() && self.new > 0 && 2 * common(&self.current, &self.last) < self.current.len()
+    }
+
+    fn close(&mut self) {
+        let held = self.current.iter().all(|id| self.last.binary_search(id).is_ok());
+        if held {
+            // Nothing that the look before did not show: the same draw may still be held.
+            self.current.clear();
+            return;
+        }
+        self.moved_at = self.moved_at();
+        self.moved = self.moved();
+        self.novel += usize::from(self.new > 0);
+        self.series.draw(self.current.len(), self.new);
+        self.last = std::mem::take(&mut self.current);
+        self.new = 0;
+    }
+}

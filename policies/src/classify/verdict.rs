@@ -1,0 +1,246 @@
+//! What the draws say under a policy. H0 "small, up to N0 addresses" stands against H1 "large, N1 or more". Of H0 the
+//! most likely size counts, so that "rotating" is only said when no small pool explains the draws; of H1 an average
+//! over sizes counts. A decision needs the likelihood ratio and its guards; the confidence, and the guess before a
+//! decision, come from weighing everything that could explain the draws.
+
+use super::sequential::Test;
+use crate::observe::pool::{Series, ratio, real};
+use crate::policy::{Policy, PoolPolicy};
+
+/// Log-likelihood of an answer that comes again out of a large pool (1 in 20), where no size says it better.
+const COINCIDENCE: f64 = 3.0;
+/// Log-likelihood of an operator's change of a set within a window (1 in 10).
+const OPERATION: f64 = 2.3;
+/// Log-likelihood of a pool that consists of a few groups (1 in 10).
+const GROUPS: f64 = 2.3;
+/// Share of small pools with draws that are held.
+const SMALL_HELD: f64 = 0.03;
+/// Share of those that hold several addresses and answer each query with one of them.
+const SEVERAL_HELD: f64 = 0.2;
+/// Seconds for which half of the draws that are held for longer than a query are held.
+const HALF_HELD_S: f64 = 30.0;
+/// Draws below which a likelihood ratio does not settle a small pool.
+const LEAST_DRAWS: usize = 5;
+
+/// What the test says.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Verdict {
+    /// The better supported hypothesis.
+    pub(crate) rotating: bool,
+    /// The test has reached its threshold and its guards hold.
+    pub(crate) decided: bool,
+    /// Of the hypothesis, 0 to 1.
+    pub(crate) confidence: f64,
+    /// Log-likelihood ratio for a large pool against the most likely small one.
+    pub(crate) evidence: f64,
+    /// Answers are equal at once and different later, or come out of a few that are replaced together.
+    pub(crate) held: bool,
+}
+
+/// What a verdict needs to know beside the draws.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Context<'a> {
+    pub(crate) policy: &'a Policy,
+    /// As published, seconds.
+    pub(crate) ttl: u32,
+    /// When the window started, milliseconds.
+    pub(crate) started_at: i64,
+}
+
+impl Test {
+    /// What the draws say.
+    pub(crate) fn verdict(&self, context: Context<'_>) -> Verdict {
+        let policy = context.policy;
+        let aside = self.favourites.len();
+        let draws = self.weigh(&policy.pool, &self.series, aside, self.largest);
+        let (looks, novel_looks) = self.looks.so_far();
+        let looks = self.weigh(&policy.pool, &looks, 0, self.largest);
+        let drifts = self.drifts(policy);
+        let enough = threshold(policy);
+        let min_sets = if self.partial { policy.test.min_sets } else { policy.test.min_disjoint_sets };
+        let by_draws = draws.rotating >= enough && self.sets() >= min_sets;
+        let by_looks = looks.rotating >= enough && novel_looks >= min_sets;
+        let rotates = (by_draws || by_looks) && self.addresses() >= policy.test.min_addresses && !drifts;
+        let settled = !rotates
+            && self.draws_suffice(policy, 0)
+            && self.last_at - self.settling_since(context) >= self.quiet_needed(context).max(self.cadence());
+        let held = match self.quick {
+            (equal, 0) => equal > 0 || 2 * self.repeats as usize > self.draws,
+            _ => looks.rotating > draws.rotating,
+        };
+        let odds = if drifts { -2.0 } else { self.log_odds(context, draws, looks) };
+        let guess = (1.0 / (1.0 + (-odds.abs()).exp())).min(0.999);
+        let rotating = rotates || odds > 0.0 && !settled;
+        let decided = rotates || settled;
+        let confidence = if decided { guess.max(1.0 - policy.test.error_rate) } else { guess };
+        Verdict { rotating, decided, confidence, evidence: draws.rotating.max(looks.rotating), held }
+    }
+
+    /// How long no new address may have come before a small pool is settled, milliseconds.
+    pub(crate) fn quiet_needed(&self, Context { policy, ttl, .. }: Context<'_>) -> i64 {
+        let ttls = if self.direct { 0 } else { policy.test.quiet_ttls.saturating_mul(ttl) };
+        1000 * i64::from(policy.test.quiet_s.max(ttls))
+    }
+
+    /// New sets that came again and again may be draws that are held: that none came then only counts after three
+    /// times the time that one usually takes. Milliseconds; 0 for up to two changes, which operations explain.
+    fn cadence(&self) -> i64 {
+        let moved = i64::from(self.moved());
+        if moved < 3 { 0 } else { 3 * (self.novel_at - self.first_at) / moved }
+    }
+
+    /// From when on nothing new came, milliseconds: no new address, or where answers vary at once (so that a member
+    /// may well be met late) no look at nothing but new ones. The opening, a tenth of the time that is needed, counts
+    /// as the start.
+    pub(crate) fn settling_since(&self, context: Context<'_>) -> i64 {
+        let opening = context.started_at.saturating_add(self.quiet_needed(context) / 10);
+        let changed_at = if self.varies_at_once() { self.looks.moved_at() } else { self.novel_at };
+        if changed_at <= opening { context.started_at } else { changed_at }
+    }
+
+    /// Whether the draws would suffice for a small pool if `more` of addresses that are known followed: only time is
+    /// missing then. By Good and Turing, the share of draws that go to addresses not seen yet is about that of
+    /// addresses seen once.
+    pub(crate) fn draws_suffice(&self, policy: &Policy, more: usize) -> bool {
+        if self.draws == 0 {
+            return false;
+        }
+        let k = self.incidences.div_ceil(self.draws);
+        let incidences = self.incidences + more * k;
+        let unseen = ratio(self.once, incidences);
+        let cautious = ratio(self.once + 1, incidences + 1);
+        let most = policy.test.max_unseen;
+        if cautious <= most {
+            return true;
+        }
+        unseen <= most && self.draws + more >= LEAST_DRAWS && {
+            let weighed = self.weigh(&policy.pool, &self.series, self.favourites.len(), self.largest);
+            weighed.small + real(more) >= threshold(policy)
+        }
+    }
+
+    /// Slow change of one set: large overlap from answer to answer, and never two answers at once. Once it has
+    /// brought as many addresses as a large pool has, it is no replacement of members any more.
+    fn drifts(&self, policy: &Policy) -> bool {
+        self.quick.1 == 0
+            && self.slow.0 > 0
+            && self.slow.1 / f64::from(self.slow.0) >= policy.test.drift_overlap
+            && self.addresses() < large(&policy.pool, self.largest)
+    }
+
+    /// Log odds of "rotating": draws one by one, and looks for what is held.
+    fn log_odds(&self, context: Context<'_>, draws: Weighed, looks: Weighed) -> f64 {
+        let prior = &context.policy.prior;
+        let odds = prior.rotating / (1.0 - prior.rotating);
+        (odds * (self.odds_of_draws(context, draws) + self.odds_of_looks(context, looks))).max(1e-9).ln()
+    }
+
+    fn odds_of_draws(&self, context: Context<'_>, weighed: Weighed) -> f64 {
+        let prior = &context.policy.prior;
+        let ordinary = 1.0 - prior.held - prior.favourite;
+        let coincidences = COINCIDENCE * f64::from(self.repeats);
+        if self.favourites.is_empty() {
+            return ordinary * (weighed.balance() - coincidences).exp();
+        }
+        let run = |n: usize| 0.5_f64.powi(i32::try_from(n.min(60)).unwrap_or_default());
+        if self.series.seen == 0 {
+            return prior.favourite * run(self.draws - 1);
+        }
+        // Favourites may have a small or a large pool behind them, or an operator changed the set.
+        let coming = run(self.favourite_runs);
+        let changed = if self.varies_at_once() { 0.0 } else { (-OPERATION * f64::from(self.moved())).exp() };
+        prior.favourite * coming * (weighed.large - coincidences).exp()
+            / (prior.weighted * coming * weighed.small_mean.exp() + changed)
+    }
+
+    /// A large pool whose draws are held, against a small one that is held or was changed by an operator.
+    fn odds_of_looks(&self, context: Context<'_>, weighed: Weighed) -> f64 {
+        #[expect(clippy::cast_precision_loss, reason = "milliseconds of a window")]
+        let quiet_s = (self.last_at - self.settling_since(context)).max(0) as f64 / 1000.0;
+        let kind = if self.varies_at_once() { SEVERAL_HELD } else { 1.0 };
+        let holds = kind * context.policy.prior.held / (1.0 + quiet_s / HALF_HELD_S);
+        let large = holds * weighed.large.exp();
+        let changed = (-OPERATION * f64::from(self.moved())).exp();
+        large / (SMALL_HELD * weighed.small_mean.exp() + changed)
+    }
+
+    fn weigh(&self, pool: &PoolPolicy, series: &Series, aside: usize, k: usize) -> Weighed {
+        let k = k.max(1);
+        let (n0, n1) = (small(pool, k), large(pool, k));
+        let likelihood = |n: usize| series.log_likelihood(n.saturating_sub(aside));
+        let mut small: Vec<f64> = grid(k, n0).map(likelihood).collect();
+        let rotating_against = best(&small);
+        if k > 1 && !self.partial {
+            // Sets that never overlap in part may be groups, of which an answer names one.
+            let groups = grid(1, pool.small).map(|n| self.groups.log_likelihood(n) - GROUPS);
+            small.extend(groups);
+        }
+        let large = [n1, 4 * n1, 64 * n1].map(likelihood);
+        let (small_mean, large_mean) = (mean(&small), mean(&large));
+        Weighed {
+            rotating: difference(large_mean, rotating_against),
+            small: difference(small_mean, best(&large)),
+            large: large_mean,
+            small_mean,
+        }
+    }
+}
+
+/// Log-likelihoods and their ratios.
+#[derive(Debug, Clone, Copy)]
+struct Weighed {
+    /// An average large pool against the best small one.
+    rotating: f64,
+    /// An average small pool against the best large one.
+    small: f64,
+    /// An average large pool.
+    large: f64,
+    /// An average small pool.
+    small_mean: f64,
+}
+
+impl Weighed {
+    fn balance(&self) -> f64 {
+        difference(self.large, self.small_mean).clamp(-50.0, 50.0)
+    }
+}
+
+/// The log-likelihood ratio at which the test decides.
+pub(super) fn threshold(policy: &Policy) -> f64 {
+    ((1.0 - policy.test.error_rate) / policy.test.error_rate).ln()
+}
+
+fn best(of: &[f64]) -> f64 {
+    of.iter().copied().fold(f64::NEG_INFINITY, f64::max)
+}
+
+/// The logarithm of the mean.
+fn mean(of: &[f64]) -> f64 {
+    let top = best(of);
+    if top == f64::NEG_INFINITY {
+        return top;
+    }
+    top + (of.iter().map(|l| (l - top).exp()).sum::<f64>() / real(of.len())).ln()
+}
+
+/// The difference of two log-likelihoods, of which both may be impossible.
+fn difference(a: f64, b: f64) -> f64 {
+    if a == f64::NEG_INFINITY && b == f64::NEG_INFINITY { 0.0 } else { a - b }
+}
+
+/// Sizes from k to N0, each twice the one before.
+fn grid(k: usize, n0: usize) -> impl Iterator<Item = usize> {
+    std::iter::successors(Some(k), move |n| (*n < n0).then(|| (2 * n).min(n0)))
+}
+
+/// The greatest small pool for answers of k.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a small positive number")]
+pub(super) fn small(pool: &PoolPolicy, k: usize) -> usize {
+    pool.small.max((real(k) * pool.small_per_answer) as usize)
+}
+
+/// The smallest large pool for answers of k.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a small positive number")]
+pub(super) fn large(pool: &PoolPolicy, k: usize) -> usize {
+    pool.large.max((real(k) * pool.large_per_answer).ceil() as usize)
+}
