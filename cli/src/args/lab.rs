@@ -198,11 +198,14 @@ pub struct ScoreArgs {
     #[arg(long)]
     pub caches_only: bool,
     /// Observe for this long instead of until the test decides.
-    #[arg(long, value_name = "TIME", value_parser = duration, conflicts_with = "quick")]
+    #[arg(long, value_name = "TIME", value_parser = duration, conflicts_with_all = ["quick", "bounded"])]
     pub window: Option<Duration>,
     /// Judge with `--quick` windows.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "bounded")]
     pub quick: bool,
+    /// Stop where `classify` stops by default: when the test decides, at most after 3 min.
+    #[arg(long)]
+    pub bounded: bool,
     /// Thresholds of the classifier, from a file.
     #[arg(long, value_name = "FILE")]
     pub policy: Option<PathBuf>,

@@ -5,6 +5,7 @@ mod dns;
 mod drain;
 mod experiments;
 mod scenarios;
+mod score;
 mod up;
 
 use crate::args::LabCommand;
@@ -26,7 +27,7 @@ pub async fn run(command: LabCommand, console: &mut Console) -> anyhow::Result<E
         LabCommand::Matrix(args) => experiments::matrix(&args, console).await,
         LabCommand::Up(args) => up::run(&args, console).await,
         LabCommand::Dns(command) => dns::run(command, console).await,
-        LabCommand::Score(_) => anyhow::bail!("soon"),
+        LabCommand::Score(args) => score::run(&args, console),
         LabCommand::Scenarios { name } => scenarios::run(name.as_deref(), console),
     }
 }
