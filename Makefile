@@ -30,8 +30,8 @@ lint: ## formatting and clippy, as CI runs them
 bench: ## ratios against peers in one run
 	cargo bench --workspace
 
-bench-sidecar: ## the drain sidecar beside a Go peer, and what each order loses (needs Go, haproxy)
-	cargo bench -p drain-sidecar --bench health
+bench-sidecar: sidecar ## the drain sidecar beside a Go peer, and what each order loses (needs Go, haproxy)
+	DRAIN_SIDECAR_BIN=$(CURDIR)/target/$$(uname -m)-unknown-linux-gnu/sidecar/drain-sidecar cargo bench -p drain-sidecar --bench health
 	cargo bench -p egress-audit-tests --bench lost
 
 sidecar: ## one static binary for the image, under target/<machine>/sidecar

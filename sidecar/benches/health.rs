@@ -1,7 +1,8 @@
 //! The sidecar beside a minimal Go peer (`tests/peers/hc`) in one run: health requests per second of CPU time, memory
 //! at rest, size, and how long after the last request the health answer flips. Prints figures and ratios, no verdict.
 //!
-//! `cargo bench -p drain-sidecar --bench health` (needs Go and `/proc`).
+//! `cargo bench -p drain-sidecar --bench health` (needs Go and `/proc`). `DRAIN_SIDECAR_BIN` measures another build, as
+//! `make bench-sidecar` does with the static one of the image; the C library's pages are half of what rests otherwise.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -96,7 +97,8 @@ struct Server {
 
 impl Server {
     fn sidecar(admin: &FakeEnvoy, args: &[&str]) -> anyhow::Result<Self> {
-        let binary = PathBuf::from(env!("CARGO_BIN_EXE_drain-sidecar"));
+        let given = std::env::var_os("DRAIN_SIDECAR_BIN").map(PathBuf::from);
+        let binary = given.unwrap_or_else(|| PathBuf::from(env!("CARGO_BIN_EXE_drain-sidecar")));
         let mut process = Command::new(&binary)
             .args(["serve", "--public=127.0.0.1:0", "--control=127.0.0.1:0"])
             .arg(format!("--admin=http://{}", admin.addr))
