@@ -1,6 +1,8 @@
 //! Tier `envoy`: the lab's experiments and their controls on real Envoys, with short streams. The releases come from
 //! the cache; one that is missing is installed, and a machine that cannot fails here with the remedy.
 
+mod faults;
+
 use std::time::Duration;
 
 use anyhow::Context;
