@@ -1,6 +1,8 @@
 //! What goes wrong around an Envoy: no program, one that crashes at start, one that is killed in the middle of a run,
 //! and a lab that is ended in each way that there is. Nothing may be left running.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests, outside of a test function")]
+
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
