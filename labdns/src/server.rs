@@ -18,6 +18,7 @@ use crate::log::Transport;
 use service::{Response, Service, Work};
 use udp::UdpFront;
 
+mod plain;
 pub(crate) mod service;
 mod udp;
 mod wire;

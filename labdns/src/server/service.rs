@@ -7,10 +7,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use hickory_proto::ProtoError;
-use hickory_proto::op::{Message, MessageType, Metadata, OpCode, ResponseCode};
+use hickory_proto::op::{Edns, Message, MessageType, Metadata, OpCode, ResponseCode};
 use hickory_proto::rr::DNSClass;
+use ipnet::IpNet;
 use jiff::Timestamp;
 
+use super::plain::Plain;
 use super::wire::{self, Fixed};
 use crate::answer::{Effects, Query, Rcode, RecordType, Reply};
 use crate::command::TcpPort;
@@ -40,8 +42,18 @@ pub(crate) struct Service {
 /// Memory that one worker uses again for every query.
 #[derive(Debug, Default)]
 pub(crate) struct Work {
-    name: String,
+    /// The name that is asked for, in lower case without the trailing dot.
+    pub(crate) name: String,
     reply: Reply,
+}
+
+/// What is asked for, apart from the name.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Question {
+    pub(crate) record_type: RecordType,
+    pub(crate) client: SocketAddr,
+    pub(crate) ecs: Option<IpNet>,
+    pub(crate) transport: Transport,
 }
 
 /// An answer to be sent.
@@ -81,7 +93,7 @@ impl Service {
     /// Answers a query; `None`: nothing is sent.
     pub(crate) fn answer(
         &self,
-        mut request: Message,
+        request: Message,
         client: SocketAddr,
         transport: Transport,
         work: &mut Work,
@@ -89,47 +101,67 @@ impl Service {
         if request.metadata.message_type == MessageType::Response {
             return None;
         }
-        let request_edns = request.edns.take();
-        let mut message = Message::response(request.metadata.id, request.metadata.op_code);
-        message.metadata = Metadata::response_from_request(&request.metadata);
-        message.metadata.recursion_available = self.farm.is_some();
-        message.queries = request.queries;
-        let limit = request_edns.as_ref().map_or(512, |edns| edns.max_payload().max(512));
-        let limit = limit.min(self.shared.max_udp);
-        let refusal = refusal(&message, request_edns.as_ref().map_or(0, hickory_proto::op::Edns::version));
-        if let Some(refusal) = refusal {
+        if let Some(refusal) = refusal(&request) {
+            let (mut message, limit, edns) = self.blank(request);
             message.metadata.response_code = refusal;
-            message.edns = request_edns.map(|_| wire::edns(self.shared.max_udp, None, None));
+            message.edns = edns.map(|_| wire::edns(self.shared.max_udp, None, None));
             return Some(Response { message, effects: Effects::default(), limit });
         }
+        let asked_for = request.queries.first()?;
+        wire::dotted(&asked_for.name, &mut work.name);
+        let record_type = u16::from(asked_for.query_type).into();
+        let ecs = wire::client_subnet(request.edns.as_ref());
+        let question = Question { record_type, client, ecs, transport };
+        self.ask(&question, work).then(|| self.respond(request, &question, work))
+    }
 
-        let question = message.queries.first()?;
-        wire::dotted(&question.name, &mut work.name);
-        let ecs = wire::client_subnet(request_edns.as_ref());
-        let record_type = RecordType::from(u16::from(question.query_type));
-        let now = self.shared.now();
+    /// Asks for `work.name` and leaves the reply in `work`. `false`: nothing is sent.
+    pub(crate) fn ask(&self, question: &Question, work: &mut Work) -> bool {
+        let Work { name, reply } = work;
+        let Question { record_type, client, ecs, transport } = *question;
         // A socket on [::] shows IPv4 clients as mapped addresses.
         let client = SocketAddr::new(client.ip().to_canonical(), client.port());
-        let query = Query { name: &work.name, record_type, client: client.ip(), ecs };
-        let reply = &mut work.reply;
-        let answered = self.look_up(&query, now, reply) && !reply.effects.drop;
+        let now = self.shared.now();
+        let found = self.look_up(&Query { name, record_type, client: client.ip(), ecs }, now, reply);
         let left_waiting = transport == Transport::Tcp && reply.effects.truncate == Some(TcpPort::Closed);
-        let answered = answered && !left_waiting;
-        let asked = Asked { now, server: self.role, name: &work.name, record_type, client, ecs, transport };
+        let answered = found && !reply.effects.drop && !left_waiting;
+        let asked = Asked { now, server: self.role, name, record_type, client, ecs, transport };
         lock(&self.shared.log).record(&asked, reply, answered);
-        if !answered {
-            return None;
-        }
+        answered
+    }
 
-        if self.shared.fixed.fill(&mut message, &work.name, record_type, reply).is_err() {
+    /// The message that carries the reply in `work`.
+    pub(crate) fn respond(&self, request: Message, question: &Question, work: &Work) -> Response {
+        let Work { name, reply } = work;
+        let (mut message, limit, edns) = self.blank(request);
+        if self.shared.fixed.fill(&mut message, name, question.record_type, reply).is_err() {
             message.metadata.response_code = ResponseCode::ServFail;
         }
-        message.metadata.authoritative = self.farm.is_none() && reply.rcode != Rcode::Refused;
-        message.edns = request_edns.map(|_| wire::edns(self.shared.max_udp, ecs, reply.ecs_scope));
-        if reply.effects.truncate.is_some() && transport == Transport::Udp {
+        message.metadata.authoritative = self.is_authority() && reply.rcode != Rcode::Refused;
+        message.edns = edns.map(|_| wire::edns(self.shared.max_udp, question.ecs, reply.ecs_scope));
+        if reply.effects.truncate.is_some() && question.transport == Transport::Udp {
             wire::cut(&mut message);
         }
-        Some(Response { message, effects: reply.effects, limit })
+        Response { message, effects: reply.effects, limit }
+    }
+
+    /// Writes the answer to a plain query that is in `work`. `false`: it takes [`Service::respond`].
+    pub(crate) fn write(&self, plain: &Plain<'_>, work: &Work, out: &mut Vec<u8>) -> bool {
+        plain.write(&work.reply, self.is_authority(), self.shared.max_udp, out)
+    }
+
+    /// A response without an answer yet, the greatest datagram that the client takes, and the client's OPT record.
+    fn blank(&self, request: Message) -> (Message, u16, Option<Edns>) {
+        let mut message = Message::response(request.metadata.id, request.metadata.op_code);
+        message.metadata = Metadata::response_from_request(&request.metadata);
+        message.metadata.recursion_available = !self.is_authority();
+        message.queries = request.queries;
+        let limit = request.edns.as_ref().map_or(512, |edns| edns.max_payload().max(512));
+        (message, limit.min(self.shared.max_udp), request.edns)
+    }
+
+    fn is_authority(&self) -> bool {
+        self.farm.is_none()
     }
 
     /// Asks the zone or the caches. `false`: lost.
@@ -150,10 +182,10 @@ impl Service {
 }
 
 /// Why a query is not looked up at all.
-fn refusal(message: &Message, edns_version: u8) -> Option<ResponseCode> {
-    match message.queries.as_slice() {
-        _ if message.metadata.op_code != OpCode::Query => Some(ResponseCode::NotImp),
-        _ if edns_version > 0 => Some(ResponseCode::BADVERS),
+fn refusal(request: &Message) -> Option<ResponseCode> {
+    match request.queries.as_slice() {
+        _ if request.metadata.op_code != OpCode::Query => Some(ResponseCode::NotImp),
+        _ if request.edns.as_ref().is_some_and(|edns| edns.version() > 0) => Some(ResponseCode::BADVERS),
         [query] if matches!(query.query_class, DNSClass::IN | DNSClass::ANY) => None,
         [_] => Some(ResponseCode::Refused),
         _ => Some(ResponseCode::FormErr),
@@ -163,4 +195,58 @@ fn refusal(message: &Message, edns_version: u8) -> Option<ResponseCode> {
 /// A lock whose data stays usable after a panic elsewhere: every change of it is complete in itself.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use hickory_proto::rr::{Name, RecordType as WireType};
+
+    use super::*;
+    use crate::Scenario;
+
+    /// Every built-in scenario, as the zone answers it and as a resolver does, with and without EDNS.
+    #[test]
+    fn the_short_way_and_the_long_way_say_the_same() {
+        let mut compared = 0;
+        for (_, yaml) in crate::scenarios::builtin() {
+            let scenario = Scenario::from_yaml(yaml).unwrap();
+            let shared = Arc::new(Shared::new(Zone::new(&scenario, 1), 4096, 0).unwrap());
+            let farm = Farm::new(&crate::ResolverSpec::default(), 1);
+            let services = [Service::authority(shared.clone()), Service::resolver(shared.clone(), 0, farm)];
+            for (service, edns) in services.iter().flat_map(|service| [(service, false), (service, true)]) {
+                for name in scenario.names.keys() {
+                    compared += usize::from(both_ways(service, name.spelled(), edns));
+                }
+            }
+        }
+        assert!(compared > 150, "{compared}");
+    }
+
+    /// Whether the answer was plain, and then the same both ways.
+    fn both_ways(service: &Service, name: &str, edns: bool) -> bool {
+        let mut request = Message::new(4711, MessageType::Query, OpCode::Query);
+        request.metadata.recursion_desired = edns;
+        request.add_query(hickory_proto::op::Query::query(
+            Name::from_ascii(format!("{}.", name.to_uppercase())).unwrap(),
+            WireType::A,
+        ));
+        if edns {
+            request.set_edns(wire::edns(1232, None, None));
+        }
+        let bytes = request.to_vec().unwrap();
+        let mut work = Work::default();
+        let plain = Plain::read(&bytes, &mut work.name).unwrap();
+        let client = "127.0.0.1:5353".parse().unwrap();
+        let question =
+            Question { record_type: plain.record_type, client, ecs: None, transport: Transport::Udp };
+        assert!(service.ask(&question, &mut work));
+        let (mut short, mut long) = (Vec::new(), Vec::new());
+        if !service.write(&plain, &work, &mut short) {
+            return false;
+        }
+        let mut response = service.respond(request, &question, &work);
+        wire::encode(&mut response.message, response.limit, &mut long).unwrap();
+        assert_eq!(Message::from_vec(&short).unwrap(), Message::from_vec(&long).unwrap(), "{name}");
+        true
+    }
 }
