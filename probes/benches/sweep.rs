@@ -75,7 +75,10 @@ fn memory() {
             let more = (names - fewer) as f64;
             let _ = write!(line, ", {:.1} KiB for each more", (run.peak - peak) / more);
         }
-        println!("{line}  ({:.1} queries a name)", run.queries / f64::from(u32::try_from(names).unwrap_or(1)));
+        println!(
+            "{line}  ({:.1} queries a name)",
+            run.queries / f64::from(u32::try_from(names).unwrap_or(1))
+        );
         last = Some((names, run.peak));
     }
 }
@@ -99,7 +102,8 @@ struct Lab {
 
 impl Lab {
     fn start(names: usize) -> Self {
-        let mut child = myself(&["serve", &names.to_string()]).stdin(Stdio::piped()).spawn().expect("the lab");
+        let mut child =
+            myself(&["serve", &names.to_string()]).stdin(Stdio::piped()).spawn().expect("the lab");
         let mut line = String::new();
         BufReader::new(child.stdout.take().expect("its output")).read_line(&mut line).expect("its address");
         Self { child, addr: line.trim().parse().expect("an address"), names }
@@ -107,7 +111,8 @@ impl Lab {
 
     /// A sweep in a process of its own.
     fn sweep(&self) -> Run {
-        let output = myself(&["sweep", &self.names.to_string(), &self.addr.to_string()]).output().expect("the sweep");
+        let output =
+            myself(&["sweep", &self.names.to_string(), &self.addr.to_string()]).output().expect("the sweep");
         let text = String::from_utf8_lossy(&output.stdout);
         let figures: Vec<f64> = text.split_whitespace().filter_map(|figure| figure.parse().ok()).collect();
         let [queries, cpu, seconds, peak] = figures[..] else { panic!("the sweep said: {text}") };

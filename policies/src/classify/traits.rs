@@ -110,8 +110,15 @@ fn last_targets(o: &Observation) -> usize {
     targets.len()
 }
 
-/// The authority and a cache answered repeatedly and never shared an address.
+/// The authorities and the caches answered repeatedly and never shared an address. Sources of one kind that differ are
+/// regions, such as client subnets.
 fn split_horizon(o: &Observation) -> bool {
     let answers = |v: Vantage| o.sources.iter().any(|s| s.vantage == v && s.draws > 1);
-    o.resolvers_disagree && o.set_changes == 0 && answers(Vantage::Cache) && answers(Vantage::Authority)
+    let gave = |v: Vantage| {
+        let sources = o.sources.iter().filter(move |s| s.vantage == v);
+        sources.flat_map(|s| o.draws.iter().filter(|d| d.source == s.source)).flat_map(|d| &d.set)
+    };
+    let shared = gave(Vantage::Cache).any(|addr| gave(Vantage::Authority).any(|other| other == addr));
+    let both = answers(Vantage::Cache) && answers(Vantage::Authority);
+    o.resolvers_disagree && o.set_changes == 0 && both && !shared
 }
