@@ -1,6 +1,6 @@
 //! UDP, on one thread per socket that blocks on it. hickory-server takes a task per datagram and about three times the
 //! CPU of gdnsd. Two system calls and hickory-proto's messages still take 1.3 to 2.2 times, by the load of the machine;
-//! with the short way for plain queries (`plain.rs`) it stays below twice (`benches/servers`). A second thread would
+//! with the short way for plain queries (`plain.rs`) it is 1.0 to 1.4 times (`benches/servers`). A second thread would
 //! cost a fifth more by waiting for the zone's lock. The faults also get at the raw bytes here.
 
 use std::io;
