@@ -157,7 +157,7 @@ fn serve(names: usize) {
         scenario.names.insert(Name::parse(&name(index)).expect("a name"), spec);
     }
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-    let options = Options { control: None, log_capacity: 1, threads: 1, ..Options::default() };
+    let options = Options { control: None, log_capacity: 1, ..Options::default() };
     let lab = runtime.block_on(LabDns::start(&scenario, &options)).expect("the lab");
     println!("{}", lab.authority_addr());
     std::io::stdout().flush().expect("stdout");
