@@ -80,7 +80,7 @@ async fn run(bench: &mut Bench) -> Result<Measured, LabError> {
     let exchanges = traffic.end().await;
     bench.record(&exchanges);
     bench.snapshot("AFTER").await?;
-    let offset = exchanges.first().map_or(0, |first| first.at_ms);
+    let offset = ms(began - bench.clock());
     let first_on_new = exchanges.iter().find(|exchange| exchange.backend.as_deref() == Some("backend-b"));
     let failed = exchanges.iter().filter(|exchange| !exchange.ok()).count();
     Ok(Measured {

@@ -73,11 +73,13 @@ fn ms(duration: Duration) -> u64 {
 /// workers only at its end, so an address that came back and failed again goes on getting requests until then.
 const MERGE_WINDOW_MS: u64 = 1000;
 
-/// Failures of requests that began and ended while an address was away, as the workers knew.
+/// Failures of requests that began and ended while an address was away, as the workers knew: not in the first half
+/// of an ejection, since on a machine with many cells the word reaches the workers later than the merge window says.
 pub(super) fn failed_while_ejected(cycles: &[Cycle], requests: &[Exchange]) -> usize {
     let within = |request: &&Exchange| {
         let inside = |cycle: &Cycle| {
-            request.at_ms >= cycle.ejected_ms + MERGE_WINDOW_MS + 100
+            let half = cycle.still_ms.saturating_sub(cycle.ejected_ms) / 2;
+            request.at_ms >= cycle.ejected_ms + half.max(MERGE_WINDOW_MS + 100)
                 && request.at_ms + request.took_ms < cycle.still_ms
         };
         cycles.iter().any(inside)
