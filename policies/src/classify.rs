@@ -54,16 +54,17 @@ pub fn classify(observation: &Observation, policy: &Policy) -> Classification {
     }
 }
 
-/// Marks a name whose A and AAAA verdicts both found addresses. Each is classified by itself.
-pub fn mark_dual_stack(a: &mut Classification, aaaa: &mut Classification) {
-    let resolves = |c: &Classification| c.class != ResolutionClass::Unresolvable;
-    if resolves(a) && resolves(aaaa) {
-        for verdict in [a, aaaa] {
-            if let Err(place) = verdict.traits.binary_search(&Trait::DualStack) {
-                verdict.traits.insert(place, Trait::DualStack);
-            }
+/// The verdicts on A and AAAA of one name. Each is reached by itself; a name that has addresses of both is dual stack.
+#[must_use]
+pub fn classify_both(observations: [&Observation; 2], policy: &Policy) -> [Classification; 2] {
+    let mut verdicts = observations.map(|observation| classify(observation, policy));
+    if observations.iter().all(|observation| !observation.addresses.is_empty()) {
+        for Classification { traits, .. } in &mut verdicts {
+            traits.push(Trait::DualStack);
+            traits.sort_unstable();
         }
     }
+    verdicts
 }
 
 fn class(observation: &Observation, policy: &Policy, verdict: &Verdict) -> ResolutionClass {

@@ -19,7 +19,7 @@ pub mod resolution;
 pub mod sample;
 
 pub use citation::{Citation, Reason};
-pub use classify::{Classification, Needs, ResolutionClass, Trait, classify};
+pub use classify::{Classification, Needs, ResolutionClass, Trait, classify, classify_both};
 pub use host::{Host, HostError};
 pub use observe::{Observation, observe};
 pub use plan::{Limits, Plan, Step, StopReason, Window};

@@ -59,7 +59,8 @@ pub struct Observation {
     pub distinct_sets: usize,
     /// Successive draws of one source whose sets differ.
     pub set_changes: usize,
-    /// Those of them that one authority gave within a second: both answers were valid at the same time.
+    /// Those of them that one authority gave within a second: both answers were valid at the same time. Not a change
+    /// between two sets that stood for longer, before and after.
     pub simultaneous_changes: usize,
     /// Successive replies with the same set in another wire order.
     pub order_changes: usize,

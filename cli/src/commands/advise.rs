@@ -92,13 +92,17 @@ impl Advisor {
 /// Both record types of one name, observed and classified; one that was not asked for stands as a window without
 /// samples.
 pub(crate) fn families(host: &MeasuredHost, policy: &Policy) -> [FamilyReport; 2] {
-    RecordType::BOTH.map(|record_type| {
+    let windows = RecordType::BOTH.map(|record_type| {
         let measured = host.windows.iter().find(|window| window.record_type == record_type).cloned();
-        let nothing =
-            || ObservationWindow::new(host.host.clone(), record_type, Vec::new(), Timestamp::UNIX_EPOCH);
-        let window = measured.unwrap_or_else(nothing);
-        let observation = policies::observe(&window);
-        let classification = policies::classify(&observation, policy);
+        measured.unwrap_or_else(|| {
+            ObservationWindow::new(host.host.clone(), record_type, Vec::new(), Timestamp::UNIX_EPOCH)
+        })
+    });
+    let observations = windows.each_ref().map(policies::observe);
+    let [a, aaaa] = policies::classify_both(observations.each_ref(), policy);
+    let [of_a, of_aaaa] = observations;
+    let [window_a, window_aaaa] = windows;
+    [(window_a, of_a, a), (window_aaaa, of_aaaa, aaaa)].map(|(window, observation, classification)| {
         FamilyReport { sources: window.sources, classification, observation }
     })
 }

@@ -13,6 +13,8 @@ use super::{AddressSeen, Draw, Flip, Observation, Observer, Span};
 const LISTED_FLIPS: usize = 100;
 /// Answers of one authority this close are valid at the same time, milliseconds.
 const SIMULTANEOUS_MS: i64 = 1000;
+/// Draws in which a set comes one after the other before it counts as one that stood.
+const LASTING: usize = 3;
 
 pub(super) fn summarise(observer: &Observer, ended_at: Timestamp) -> Observation {
     let draws = observer.draws();
@@ -121,8 +123,8 @@ fn changes(draws: &[Draw]) -> Changes {
                 continue;
             }
             changes.all += 1;
-            let gap = after.at.as_millisecond() - before.at.as_millisecond();
-            at_once += usize::from(!before.cached && !after.cached && gap <= SIMULTANEOUS_MS);
+            let quick = !before.cached && !after.cached && span(before, after) <= SIMULTANEOUS_MS;
+            at_once += usize::from(quick && !(lasted(own[..=i].iter().rev()) && lasted(own[i + 1..].iter())));
             let stood =
                 |a: Option<&&Draw>, b: Option<&&Draw>| matches!((a, b), (Some(a), Some(b)) if a.set == b.set);
             let stable = stood(i.checked_sub(1).and_then(|p| own.get(p)), own.get(i))
@@ -141,6 +143,20 @@ fn changes(draws: &[Draw]) -> Changes {
     changes.flips.truncate(LISTED_FLIPS);
     changes.mean_overlap = real(shared) / real(pairs.max(1));
     changes
+}
+
+/// The set at the start of these draws stood for longer than answers that are valid at the same time take turns: a
+/// change between two such sets is a flip that happened to be met within a second.
+fn lasted<'a>(draws: impl Iterator<Item = &'a &'a Draw>) -> bool {
+    let mut draws = draws.peekable();
+    let Some(start) = draws.peek().copied() else { return false };
+    let (count, end) =
+        draws.take_while(|draw| draw.set == start.set).fold((0, start), |(count, _), draw| (count + 1, draw));
+    count >= LASTING && span(start, end).abs() > SIMULTANEOUS_MS
+}
+
+fn span(from: &Draw, to: &Draw) -> i64 {
+    to.at.as_millisecond() - from.at.as_millisecond()
 }
 
 /// Addresses that two sorted sets share.

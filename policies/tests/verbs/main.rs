@@ -6,3 +6,4 @@ mod advice;
 mod audits;
 mod loading;
 mod seen;
+mod verdicts;
