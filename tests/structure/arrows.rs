@@ -48,6 +48,29 @@ fn policies_pulls_in_no_runtime_and_no_socket() {
     );
 }
 
+#[test]
+fn every_dependency_has_its_reason_in_the_readme() {
+    let readme = std::fs::read_to_string(workspace().join("README.md")).unwrap();
+    let (_, table) = readme.split_once("## Dependencies").unwrap();
+    let without = |name: &str| {
+        !table.split(|c: char| !(c.is_alphanumeric() || "-_".contains(c))).any(|word| word == name)
+    };
+    let foreign = foreign(&metadata());
+    assert!(foreign.contains("tokio"), "the members were read: {foreign:?}");
+    let unexplained: Vec<_> = foreign.iter().filter(|name| without(name)).collect();
+    assert!(unexplained.is_empty(), "no row in README's table of dependencies: {unexplained:?}");
+    assert!(without("left-pad"));
+}
+
+/// Names of all crates from outside that a member asks for itself, for whatever purpose.
+fn foreign(metadata: &Value) -> BTreeSet<String> {
+    let packages =
+        metadata["packages"].as_array().unwrap().iter().filter(|package| package["source"].is_null());
+    let dependencies = packages.flat_map(|package| package["dependencies"].as_array().unwrap());
+    let foreign = dependencies.filter(|dependency| dependency["path"].is_null());
+    foreign.map(|dependency| dependency["name"].as_str().unwrap().to_owned()).collect()
+}
+
 fn against_arrows(members: &BTreeMap<String, BTreeSet<String>>) -> Vec<String> {
     let mut faults = Vec::new();
     for (member, allowed) in ARROWS {
