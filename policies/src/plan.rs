@@ -35,6 +35,18 @@ pub enum Window {
     Fixed(Duration),
 }
 
+impl Window {
+    /// The most time that it takes.
+    #[must_use]
+    pub fn longest(self, policy: &Policy) -> Duration {
+        match self {
+            Self::Auto => Duration::from_secs(policy.sampling.max_window_s.into()),
+            Self::Quick => Duration::from_millis(policy.sampling.quick_window_ms.into()),
+            Self::Fixed(length) => length,
+        }
+    }
+}
+
 /// Bounds of a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
@@ -96,11 +108,7 @@ impl Plan {
         limits: Limits,
         now: Timestamp,
     ) -> Self {
-        let length = match limits.window {
-            Window::Auto => 1000 * i64::from(policy.sampling.max_window_s),
-            Window::Quick => i64::from(policy.sampling.quick_window_ms),
-            Window::Fixed(length) => i64::try_from(length.as_millis()).unwrap_or(i64::MAX),
-        };
+        let length = i64::try_from(limits.window.longest(&policy).as_millis()).unwrap_or(i64::MAX);
         Self {
             observer: Observer::new(host.clone(), record_type, &sources, now),
             deadline: now.as_millisecond().saturating_add(length),

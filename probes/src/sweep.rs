@@ -21,6 +21,13 @@ use crate::watch::{Vantages, watch};
 
 /// Milliseconds between two verdicts on the way, over all names.
 const PROVISIONAL_MS: i64 = 200;
+/// What a settled name takes of one server, A and AAAA together.
+const QUERIES_A_NAME: u128 = 12;
+/// Queries per second that a server without a pace is taken for.
+const UNPACED: u32 = 30_000;
+const FEWEST_AT_ONCE: usize = 8;
+/// Each costs memory while it waits.
+const MOST_AT_ONCE: usize = 20_000;
 /// Results that wait for a slow reader.
 const WAITING: usize = 64;
 
@@ -52,6 +59,16 @@ pub struct Settings {
     pub policy: Arc<Policy>,
     /// Timeout, pace per server and budget of queries.
     pub sending: Sending,
+}
+
+impl Settings {
+    /// Names under way together: as many as the pace of one server lets finish within their windows.
+    fn names_at_once(&self) -> usize {
+        let rate = self.sending.rate.map_or(UNPACED, |rate| rate.per_second);
+        let window_ms = self.limits.window.longest(&self.policy).as_millis();
+        let names = u128::from(rate) * window_ms / 1000 / QUERIES_A_NAME;
+        usize::try_from(names).unwrap_or(MOST_AT_ONCE).clamp(FEWEST_AT_ONCE, MOST_AT_ONCE)
+    }
 }
 
 /// What was seen of a name.
@@ -135,7 +152,11 @@ impl Names {
 
     async fn watch_all(self: Arc<Self>, hosts: Vec<Host>) {
         let mut names = tokio::task::JoinSet::new();
+        let at_once = self.settings.names_at_once();
         for (index, host) in hosts.into_iter().enumerate() {
+            if names.len() >= at_once {
+                names.join_next().await;
+            }
             names.spawn(Arc::clone(&self).watch_one(index, host));
         }
         while names.join_next().await.is_some() {}

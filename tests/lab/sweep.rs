@@ -11,7 +11,7 @@ use policies::{
     Host, Limits, Outcome, Policy, RecordType, ResolutionClass, Vantage, Window, classify, observe,
 };
 use probes::note::Note;
-use probes::sample::Sending;
+use probes::sample::{Rate, Sending};
 use probes::sweep::{Authoritative, Event, Settings, Sweep, Watched};
 
 use crate::responder::Responder;
@@ -193,4 +193,23 @@ async fn the_budget_bounds_all_names_together() {
     // A lookup under way may end with a query over TCP; `big` is truncated once in each of two families.
     let sent = lab.log(&Filter::default()).len();
     assert!((12..=14).contains(&sent), "{sent}");
+}
+
+/// More names than a server's pace serves within one window take turns: each still gets a window of its own.
+#[tokio::test]
+async fn a_long_list_gives_every_name_its_window() {
+    let lab = lab().await;
+    let mut policy = Policy::default();
+    policy.sampling.quick_window_ms = 600;
+    let rate = Some(Rate { per_second: 100, burst: 14 });
+    let settings = Settings {
+        policy: Arc::new(policy),
+        sending: Sending { rate, ..Sending::default() },
+        resolvers: Vec::new(),
+        authoritative: Authoritative::Servers(vec![lab.authority_addr()]),
+        ..settings(&lab)
+    };
+    let all = finish(Sweep::start(hosts(&["vip"; 60]), settings).unwrap()).await;
+    let fewest = all.iter().map(|watched| watched.windows[0].samples.len()).min();
+    assert!(all.len() == 60 && fewest >= Some(2), "{fewest:?} lookups");
 }
