@@ -11,11 +11,13 @@ use clap_complete::Shell;
 use policies::Version;
 
 mod audit;
+mod cluster;
 mod experiments;
 mod lab;
 mod values;
 
 pub use audit::{AuditArgs, AuditFormat, FailOn};
+pub use cluster::{ApplyArgs, ClusterArgs, ProxyCommand, ReachWord, StatusArgs};
 pub use experiments::{
     EnvoyArgs, EnvoyCommand, HttpWord, PathWord, ResolutionWord, RunArgs, TopologyWord, UpArgs,
 };
@@ -47,6 +49,9 @@ pub enum Command {
     Generate(GenerateArgs),
     /// Read manifests that exist, hold them against DNS and against each other, and say what to change.
     Audit(AuditArgs),
+    /// Running proxies: what they do with external names.
+    #[command(subcommand)]
+    Proxy(ProxyCommand),
     /// The lab: a scripted DNS, and how right the classifier is on it.
     #[command(subcommand)]
     Lab(LabCommand),
@@ -76,6 +81,7 @@ pub enum Command {
 #[derive(Debug, Args)]
 #[command(override_usage = "egress-audit classify [OPTIONS] <NAMES>...
        egress-audit classify [OPTIONS] --file <FILE>
+       egress-audit classify [OPTIONS] --cluster
        egress-audit classify [OPTIONS] --from <DIR>")]
 #[command(after_help = "Examples:
   egress-audit classify api.partner.example
@@ -100,7 +106,8 @@ pub struct ClassifyArgs {
        egress-audit generate [OPTIONS] --from <DIR>")]
 #[command(after_help = "Examples:
   egress-audit generate api.partner.example --namespace egress > se.yaml
-  egress-audit generate --from windows/ --group --export-to . | kubectl diff -f -")]
+  egress-audit generate --from windows/ --group --export-to . | kubectl diff -f -
+  egress-audit generate api.partner.example --namespace egress --apply --dry-run")]
 pub struct GenerateArgs {
     /// What to measure.
     #[command(flatten)]
@@ -111,6 +118,9 @@ pub struct GenerateArgs {
     /// What the manifests look like.
     #[command(flatten)]
     pub manifest: ManifestArgs,
+    /// Whether they are applied.
+    #[command(flatten)]
+    pub apply: ApplyArgs,
 }
 
 /// What to measure, how, and for how long.
@@ -118,13 +128,22 @@ pub struct GenerateArgs {
 #[command(next_help_heading = "Measuring")]
 pub struct MeasureArgs {
     /// External names, such as api.partner.example.
-    #[arg(required_unless_present_any = ["file", "from"])]
+    #[arg(required_unless_present_any = ["file", "from", "cluster"])]
     pub names: Vec<String>,
     /// Read names from a file, one a line, `#` for comments (`-`: standard input); may be repeated.
     #[arg(short, long)]
     pub file: Vec<PathBuf>,
+    /// Take the names from the mesh: the hosts of its entries that ask DNS.
+    #[arg(long)]
+    pub cluster: bool,
+    /// Ask every proxy of the mesh which of those names it has used, so that unused entries are told apart.
+    #[arg(long, requires = "cluster")]
+    pub usage: bool,
+    /// Context of the kubeconfig; the current one without it.
+    #[arg(long)]
+    pub context: Option<String>,
     /// Replay windows that `--save` wrote, without a network.
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["names", "file", "resolver", "authority", "ecs", "save"])]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["names", "file", "cluster", "resolver", "authority", "ecs", "save"])]
     pub from: Option<PathBuf>,
     /// Save what was measured, one file a name and record type.
     #[arg(long, value_name = "DIR")]

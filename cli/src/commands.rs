@@ -8,6 +8,7 @@ pub mod envoy;
 pub mod generate;
 pub mod lab;
 pub mod measure;
+pub mod proxy;
 pub mod reference;
 pub mod report;
 

@@ -2,6 +2,7 @@
 //! for. `main.rs` is a thin shell over this, so that tests can call commands in process.
 
 pub mod args;
+pub mod cluster;
 pub mod commands;
 pub mod console;
 pub mod exit;
@@ -27,6 +28,7 @@ pub fn run(cli: Cli, console: &mut Console) -> anyhow::Result<Exit> {
             Command::Classify(args) => commands::classify::run(&args, console).await,
             Command::Generate(args) => commands::generate::run(&args, console).await,
             Command::Audit(args) => commands::audit::run(&args, console).await,
+            Command::Proxy(command) => commands::proxy::run(command, console).await,
             Command::Lab(command) => commands::lab::run(command, console).await,
             Command::Envoy(command) => commands::envoy::run(command, console).await,
             Command::Report(args) => commands::report::run(&args, console),

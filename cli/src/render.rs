@@ -3,6 +3,7 @@
 mod audit;
 pub(crate) mod evidence;
 mod markdown;
+mod proxy;
 pub(crate) mod table;
 mod text;
 mod words;
@@ -30,6 +31,9 @@ pub fn report(report: &Report, format: Format, console: &Console) -> io::Result<
     if !report.evidence.is_empty() {
         return lab(report, format, console);
     }
+    if !report.proxies.is_empty() {
+        return proxies(report, format, console);
+    }
     match format {
         Format::Text if report.hosts.len() <= EXPLAINED => {
             console.data(&text::report(report, console.text()))?;
@@ -56,6 +60,18 @@ fn audit_form(format: Format) -> AuditFormat {
         Format::Markdown | Format::Html => AuditFormat::Markdown,
         Format::Text | Format::Table => AuditFormat::Text,
     }
+}
+
+/// Prints what proxies do.
+fn proxies(report: &Report, format: Format, console: &Console) -> io::Result<()> {
+    match format {
+        Format::Text => console.data(&proxy::text(report, console.text()))?,
+        Format::Json => console.json(report)?,
+        Format::Jsonl => report.proxies.iter().try_for_each(|proxy| console.json_line(proxy))?,
+        Format::Table | Format::Markdown | Format::Html => console.data(&proxy::fleet(report))?,
+    }
+    problems(report, console);
+    Ok(())
 }
 
 /// Prints the evidence of a lab run.

@@ -1,14 +1,15 @@
 //! What a run found out, complete: commands build a [`Report`], renderers choose words for it and never count or
 //! judge. JSON output is this, serialised; `egress-audit report saved.json` renders it again without a network.
 
-use std::fmt::Display;
-
 use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::net::IpAddr;
 
 use jiff::Timestamp;
 use policies::audit::Audit;
 use policies::recommend::Recommendation;
 use policies::{Classification, Host, Observation, Source};
+use probes::envoy::inspect::Inspection;
 use probes::evidence::Evidence;
 use probes::matrix::Matrix;
 use schemars::JsonSchema;
@@ -38,6 +39,12 @@ pub struct Report {
     /// One entry a cell of the lab that was run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub evidence: Vec<Evidence>,
+    /// What running proxies do with external names.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub proxies: Vec<ProxyReport>,
+    /// The addresses that those proxies have as members.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub addresses: Vec<AddressUse>,
     /// What each Envoy was seen to do, where that was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub matrix: Option<Matrix>,
@@ -105,6 +112,33 @@ pub struct AuditReport {
     pub result: Audit,
 }
 
+/// One running proxy.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ProxyReport {
+    /// `POD.NAMESPACE`, or the admin port that was read.
+    pub proxy: String,
+    /// What it says.
+    pub inspection: Inspection,
+    /// What that means, one list a cluster, in their order.
+    pub meanings: Vec<Vec<String>>,
+}
+
+/// How many proxies have an address as a member.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AddressUse {
+    /// The external name.
+    pub host: String,
+    /// The address.
+    #[schemars(with = "String")]
+    pub addr: IpAddr,
+    /// Proxies that have it.
+    pub proxies: usize,
+    /// Their open connections to it.
+    pub active: u64,
+}
+
 /// Something that could not be done; a command that cannot go on returns it as its error.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, thiserror::Error)]
 #[error("{subject}: {message}")]
@@ -137,6 +171,8 @@ impl Report {
             hosts: Vec::new(),
             audit: None,
             evidence: Vec::new(),
+            proxies: Vec::new(),
+            addresses: Vec::new(),
             matrix: None,
             problems: Vec::new(),
         }

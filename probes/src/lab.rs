@@ -2,6 +2,7 @@
 //! that happens. An experiment gets a bench, does its steps on it and hands back what it measured; dropping the
 //! bench tears all of it down.
 
+mod control_plane;
 mod dns;
 mod error;
 mod plan;
@@ -18,7 +19,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use crate::backend::Backends;
 use crate::client::{Client, Exchange};
 use crate::envoy::admin::Admin;
-use crate::envoy::bootstrap::{self, DnsCluster, Layer, Proxy, Upstream, cluster_name};
+use crate::envoy::bootstrap::{self, Ads, DnsCluster, Layer, Proxy, Upstream, cluster_name};
 use crate::envoy::process::Launch;
 use crate::envoy::{Binary, Envoy};
 use crate::evidence::{Answered, Cell, Evidence, Exhibits, Judgement, Snapshot, Topology};
@@ -29,6 +30,7 @@ use labdns::command::{Clear, FaultKind, FaultOn, Flip, Target};
 use labdns::{Command, Name};
 use recorder::Recorder;
 
+pub use control_plane::{Publish, Wanted};
 pub use error::LabError;
 pub use plan::{Plan, fixed, pool, ttl};
 
@@ -42,7 +44,6 @@ const SEED: u64 = 1;
 const SLACK: Duration = Duration::from_secs(10);
 
 /// What to set up.
-#[derive(Debug)]
 pub struct Setup {
     /// Id of the experiment.
     pub experiment: &'static str,
@@ -56,6 +57,8 @@ pub struct Setup {
     pub stream: Duration,
     /// Where the Envoys' files stay; without it they go with the bench.
     pub keep: Option<PathBuf>,
+    /// Who sends the DNS cluster, where that is not the lab's own bootstrap.
+    pub publish: Option<Publish>,
 }
 
 /// A running cell.
@@ -76,13 +79,25 @@ impl Bench {
     ///
     /// # Errors
     /// Whatever does not start.
-    pub async fn start(setup: Setup, binary: &Binary) -> Result<Self, LabError> {
+    pub async fn start(mut setup: Setup, binary: &Binary) -> Result<Self, LabError> {
         let (start, started_at) = (Instant::now(), Timestamp::now());
         let trust = Trust::generate(HOST)?;
         let backends = Backends::start(setup.plan.backends, &trust, start).await?;
         let scenario = setup.plan.scenario()?;
         let dns = NameServer::start(&scenario, SEED, started_at).await?;
-        let proxies = start_proxies(&setup, &trust, &dns, backends.port(), binary).await?;
+        let ads = match setup.publish.take() {
+            Some(publish) => {
+                let (discovery, resolver) = (setup.cell.resolution, dns.addr());
+                let wanted = Wanted { host: HOST, discovery, resolver, backend_port: backends.port() };
+                Some(publish(wanted).await.map_err(LabError::ControlPlane)?)
+            }
+            None => None,
+        };
+        let sent = ads.is_some();
+        let proxies = start_proxies(&setup, &trust, &dns, backends.port(), ads, binary).await?;
+        if sent {
+            until_sent(proxies[0].admin()).await?;
+        }
         let admin = proxies[proxies.len() - 1].admin();
         let recorder = Recorder::start(admin, cluster_name(HOST), start, setup.stream, dns.in_service());
         Ok(Self { setup, start, started_at, trust, dns, backends, proxies, recorder })
@@ -307,6 +322,21 @@ impl Bench {
     }
 }
 
+/// Waits until the control plane has sent the cluster and DNS has given it a member.
+async fn until_sent(admin: Admin) -> Result<(), LabError> {
+    let began = Instant::now();
+    while admin.hosts(&cluster_name(HOST)).await?.is_empty() {
+        if began.elapsed() > SLACK {
+            return Err(LabError::ControlPlane(format!(
+                "no member of {} within {SLACK:?}",
+                cluster_name(HOST)
+            )));
+        }
+        sleep(Duration::from_millis(25)).await;
+    }
+    Ok(())
+}
+
 /// Evidence of a cell that did not come up.
 #[must_use]
 pub fn inconclusive(experiment: &Experiment, cell: Cell, error: &LabError) -> Evidence {
@@ -332,6 +362,7 @@ async fn start_proxies(
     trust: &Trust,
     dns: &NameServer,
     backend_port: u16,
+    ads: Option<Ads>,
     binary: &Binary,
 ) -> Result<Vec<Envoy>, LabError> {
     let Setup { cell, plan, .. } = setup;
@@ -354,7 +385,7 @@ async fn start_proxies(
         layer: cell.path,
         http: cell.http,
         behind_mtls,
-        upstream: Upstream::Dns(cluster),
+        upstream: ads.map_or(Upstream::Dns(cluster), Upstream::Ads),
         trust: trust.envoy(),
         max_connection_duration: plan.max_connection_duration,
     };

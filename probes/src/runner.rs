@@ -183,6 +183,7 @@ async fn run_one(job: Job, options: &Options, starts: &Semaphore) -> Evidence {
         stream: options.stream,
         keep: options.save.as_ref().map(|folder| folder.join(experiment.id).join(cell.slug())),
         cell: cell.clone(),
+        publish: None,
     };
     let bench = {
         let _start = starts.acquire().await;

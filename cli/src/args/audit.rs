@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::PlatformArgs;
 use super::values::server;
+use super::{ClusterArgs, PlatformArgs};
 
 /// Arguments of `audit`.
 #[derive(Debug, Args)]
@@ -15,12 +15,16 @@ use super::values::server;
   egress-audit audit manifests/ --offline -o sarif > audit.sarif
   kustomize build . | egress-audit audit - --observations windows/ --fail-on warning
   egress-audit audit manifests/ --fix | patch -p0
+  egress-audit audit --cluster -A
   egress-audit audit --explain EA201")]
 #[expect(clippy::struct_excessive_bools, reason = "flags")]
 pub struct AuditArgs {
     /// Files and folders of manifests (`-`: standard input).
-    #[arg(required_unless_present = "explain")]
+    #[arg(required_unless_present_any = ["explain", "cluster"], conflicts_with = "cluster")]
     pub paths: Vec<PathBuf>,
+    /// What is deployed.
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
     /// Ask no DNS: only what the files alone show.
     #[arg(long, conflicts_with_all = ["observations", "resolver", "quick"])]
     pub offline: bool,
@@ -61,7 +65,7 @@ pub struct AuditArgs {
     #[arg(long)]
     pub fix: bool,
     /// Write what `--fix` prints into the files; comments and formatting stay.
-    #[arg(long, requires = "fix")]
+    #[arg(long, requires = "fix", conflicts_with = "cluster")]
     pub write: bool,
     /// Explain a rule: what, why, examples, evidence, remedy; `all` lists the rules.
     #[arg(long, value_name = "CODE", exclusive = true)]

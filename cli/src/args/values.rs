@@ -64,6 +64,30 @@ pub(super) fn export_to(text: &str) -> Result<String, String> {
     if matches!(text, "." | "*" | "~") { Ok(text.to_owned()) } else { resource_name(text) }
 }
 
+/// An admin port: `127.0.0.1:15000`, or an address alone for Istio's port.
+pub(super) fn admin_port(text: &str) -> Result<SocketAddr, String> {
+    let alone = || text.parse::<IpAddr>().map(|addr| SocketAddr::new(addr, 15000));
+    text.parse()
+        .or_else(|_| alone())
+        .map_err(|_| format!("`{}` is no admin port: write 127.0.0.1:15000", text.escape_default()))
+}
+
+/// `POD.NAMESPACE`, as `istioctl` writes it; the name of a pod may hold dots.
+pub(super) fn proxy_pod(text: &str) -> Result<(String, String), String> {
+    let is_pod = |name: &str| !name.is_empty() && name.split('.').all(policies::manifest::is_resource_name);
+    match text.rsplit_once('.') {
+        Some((pod, namespace)) if is_pod(pod) && policies::manifest::is_resource_name(namespace) => {
+            Ok((pod.to_owned(), namespace.to_owned()))
+        }
+        _ => Err(format!("`{}` is no proxy: write POD.NAMESPACE", text.escape_default())),
+    }
+}
+
+/// A host name.
+pub(super) fn external_host(text: &str) -> Result<policies::Host, String> {
+    policies::Host::parse(text).map_err(|error| format!("{error}; {}", error.hint()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -77,6 +101,9 @@ mod tests {
         assert_eq!(server("10.0.1.53:5353").unwrap().to_string(), "10.0.1.53:5353");
         assert_eq!(server("[2001:db8::53]").unwrap().to_string(), "[2001:db8::53]:53");
         assert_eq!(server("2001:db8::53").unwrap().to_string(), "[2001:db8::53]:53");
+        assert_eq!(admin_port("127.0.0.1").unwrap().to_string(), "127.0.0.1:15000");
+        assert_eq!(admin_port("[::1]:9901").unwrap().to_string(), "[::1]:9901");
+        assert_eq!(proxy_pod("api-0.v1.shop"), Ok(("api-0.v1".to_owned(), "shop".to_owned())));
         assert_eq!(subnet("203.0.113.77").unwrap().to_string(), "203.0.113.0/24");
         assert_eq!(subnet("2001:db8::/48").unwrap().to_string(), "2001:db8::/48");
     }
@@ -90,6 +117,10 @@ mod tests {
         for text in ["dns.example", "10.0.0.53:x", "10.0.0\u{1b}[31m"] {
             let error = server(text).unwrap_err();
             assert!(error.contains("10.0.0.53") && !error.contains('\u{1b}'), "{error}");
+        }
+        for text in ["api", "api.", ".shop", "Api.shop", "api.shop\u{1b}[0m"] {
+            let error = proxy_pod(text).unwrap_err();
+            assert!(error.contains("POD.NAMESPACE") && !error.contains('\u{1b}'), "{error}");
         }
         assert!(server("10.0.0.53:0").is_err());
         assert!(subnet("203.0.113.0/40").unwrap_err().contains("203.0.113.0/24"));

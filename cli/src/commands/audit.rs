@@ -8,10 +8,11 @@ use anyhow::Context as _;
 use jiff::Timestamp;
 use policies::audit::{Baseline, Context, Known, audit};
 use policies::finding::Severity;
-use policies::manifest::{Kind, Loaded};
-use policies::{Host, Policy};
+use policies::manifest::{Kind, Loadable, Loaded};
+use policies::{Host, Platform, Policy};
 
 use crate::args::{AuditArgs, Authoritative, FailOn, MeasureArgs};
+use crate::cluster::{Cluster, Scope};
 use crate::commands::{advise, measure};
 use crate::console::Console;
 use crate::exit::Exit;
@@ -32,10 +33,15 @@ pub async fn run(args: &AuditArgs, console: &mut Console) -> anyhow::Result<Exit
     if let Some(code) = &args.explain {
         return explain::run(code, console);
     }
-    let (files, problems) = Files::read(&args.paths);
-    let (known, evidence) = known(args, &files.loaded, console).await?;
+    let mut platform = advise::platform(&args.platform);
+    let (files, problems) = if args.cluster.cluster {
+        deployed(args, &mut platform, console).await?
+    } else {
+        Files::read(&args.paths)
+    };
+    let (known, evidence) = known(args, &files.loaded, &platform, console).await?;
     let baseline = args.baseline.as_deref().map(read_baseline).transpose()?;
-    let context = context(args);
+    let context = context(args, platform);
     let found = audit(&files.loaded, &known, &context, baseline.as_ref());
     if let Some(path) = &args.write_baseline {
         let text = serde_json::to_string_pretty(&Baseline::of(&found.findings))?;
@@ -83,9 +89,32 @@ fn fails(worst: Severity, from: FailOn) -> bool {
     }
 }
 
-fn context(args: &AuditArgs) -> Context {
+/// What the cluster has, with its own versions where the flags name none.
+async fn deployed(
+    args: &AuditArgs,
+    platform: &mut Platform,
+    console: &mut Console,
+) -> Result<(Files, Vec<Problem>), Problem> {
+    let cluster = Cluster::connect(args.cluster.context.as_deref()).await?;
+    let scope = match &args.cluster.namespace {
+        Some(namespace) => Scope::Namespace(namespace.clone()),
+        None if args.cluster.all_namespaces => Scope::All,
+        None => {
+            console.note(&format!("namespace {}; `-A` audits all of them", cluster.namespace()));
+            Scope::Default
+        }
+    };
+    let (mesh, mut problems) = cluster.mesh(&args.root_namespace).await;
+    mesh.tell(&args.platform, platform, console);
+    let deployed = cluster.deployed(&Kind::ALL, &scope, console).await;
+    problems.extend(deployed.problems);
+    let texts = deployed.texts.into_iter().map(|(name, text)| (name, Some(text)));
+    Ok((Files { loaded: deployed.loaded, texts: texts.collect() }, problems))
+}
+
+fn context(args: &AuditArgs, platform: Platform) -> Context {
     Context {
-        platform: advise::platform(&args.platform),
+        platform,
         failover_target: args.platform.failover_target.map(advise::whole_seconds),
         longest_stream: args.platform.longest_stream.map(advise::whole_seconds),
         proxies: args.proxies,
@@ -110,6 +139,7 @@ struct Evidence {
 async fn known(
     args: &AuditArgs,
     loaded: &Loaded,
+    platform: &Platform,
     console: &mut Console,
 ) -> anyhow::Result<(BTreeMap<Host, Known>, Evidence)> {
     let hosts = hosts(loaded);
@@ -118,7 +148,7 @@ async fn known(
         names: hosts.len(),
         resolvers: Vec::new(),
         window: "offline".to_owned(),
-        platform: format!("Envoy {}", advise::platform(&args.platform).envoy().version),
+        platform: format!("Envoy {}", platform.envoy().version),
     };
     if args.offline || hosts.is_empty() {
         return Ok((BTreeMap::new(), Evidence { inputs, problems: Vec::new() }));
@@ -135,23 +165,30 @@ async fn known(
     Ok((known.collect(), Evidence { inputs, problems: measured.problems }))
 }
 
-/// Hosts of the entries that ask DNS for them, wildcards and the cluster's own left out.
+/// Hosts of the entries that ask DNS for them.
 fn hosts(loaded: &Loaded) -> BTreeSet<Host> {
+    asking(loaded).map(|(_, host)| host).collect()
+}
+
+/// Entries with the hosts that they ask DNS for, wildcards and the cluster's own left out.
+pub(super) fn asking(loaded: &Loaded) -> impl Iterator<Item = (&Loadable, Host)> {
     let entries = loaded.resources.iter().filter(|resource| resource.kind == Kind::ServiceEntry);
     let asks = entries.filter(|entry| {
         let resolution = entry.root.text_at("spec.resolution").unwrap_or_default();
         matches!(resolution, "DNS" | "DNS_ROUND_ROBIN") && entry.root.list("spec.endpoints").is_empty()
     });
-    asks.flat_map(|entry| entry.root.list("spec.hosts"))
-        .filter_map(|host| Host::parse(host.text()?).ok())
-        .filter(|host| host.as_str().rsplit('.').next() != Some("local"))
-        .collect()
+    asks.flat_map(|entry| entry.root.list("spec.hosts").iter().map(move |host| (entry, host)))
+        .filter_map(|(entry, host)| Some((entry, Host::parse(host.text()?).ok()?)))
+        .filter(|(_, host)| host.as_str().rsplit('.').next() != Some("local"))
 }
 
 fn measuring(args: &AuditArgs, hosts: &BTreeSet<Host>) -> MeasureArgs {
     MeasureArgs {
         names: hosts.iter().map(ToString::to_string).collect(),
         file: Vec::new(),
+        cluster: false,
+        usage: false,
+        context: None,
         from: args.observations.clone(),
         save: None,
         resolver: args.resolver.clone(),

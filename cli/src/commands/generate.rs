@@ -3,11 +3,13 @@
 
 use jiff::Timestamp;
 use policies::manifest::{manifests_for, render as yaml};
+use policies::recommend::Recommendation;
 
 use crate::args::GenerateArgs;
+use crate::cluster::{Applied, Change, Cluster};
 use crate::commands::advise::{Advisor, policy};
 use crate::commands::measure;
-use crate::console::Console;
+use crate::console::{Console, escape};
 use crate::exit::Exit;
 use crate::render;
 use crate::report::{Problem, Report};
@@ -22,9 +24,39 @@ pub async fn run(args: &GenerateArgs, console: &mut Console) -> anyhow::Result<E
     let mut report = advisor.report("generate", measured, Timestamp::now());
     let undecided: Vec<_> = report.hosts.iter().filter_map(undecided).collect();
     report.problems.extend(undecided);
-    console.data(&manifests(&report, args.manifest.group)?)?;
+    if args.apply.apply {
+        apply(args, &mut report, console).await?;
+    } else {
+        console.data(&manifests(&report, args.manifest.group)?)?;
+    }
     render::problems(&report, console);
     Ok(render::exit(&report))
+}
+
+/// Applies the manifests and prints what that changes; one that is refused becomes a problem, and the others are
+/// applied all the same.
+async fn apply(args: &GenerateArgs, report: &mut Report, console: &mut Console) -> anyhow::Result<()> {
+    let cluster = Cluster::connect(args.measure.context.as_deref()).await?;
+    let change = Change { dry_run: args.apply.dry_run, force: args.apply.force_conflicts };
+    for manifest in manifests_for(&advice(report), args.manifest.group) {
+        match cluster.apply(&manifest.resource, change).await {
+            Ok(Applied { resource, diff }) => {
+                let done = match (diff.is_empty(), change.dry_run) {
+                    (true, _) => "is as it should be",
+                    (false, true) => "would change",
+                    (false, false) => "is applied",
+                };
+                console.note(&format!("{resource} {done}"));
+                console.data(&escape(&diff))?;
+            }
+            Err(problem) => report.problems.push(problem),
+        }
+    }
+    Ok(())
+}
+
+fn advice(report: &Report) -> Vec<Recommendation> {
+    report.hosts.iter().map(|host| host.recommendation.clone()).collect()
 }
 
 /// The manifests of a report as YAML, with the tool, the date and the window on top; nothing where none is advised.
@@ -32,8 +64,7 @@ pub async fn run(args: &GenerateArgs, console: &mut Console) -> anyhow::Result<E
 /// # Errors
 /// When a value cannot be written as YAML.
 pub fn manifests(report: &Report, group: bool) -> anyhow::Result<String> {
-    let advice: Vec<_> = report.hosts.iter().map(|host| host.recommendation.clone()).collect();
-    let manifests = manifests_for(&advice, group);
+    let manifests = manifests_for(&advice(report), group);
     if manifests.is_empty() {
         return Ok(String::new());
     }

@@ -17,8 +17,10 @@ use crate::console::Console;
 use crate::input;
 use crate::report::Problem;
 
+mod deployed;
 mod save;
 
+use deployed::Declared;
 use save::Folder;
 
 /// Queries that one server gets at once before it is paced.
@@ -56,7 +58,15 @@ pub async fn run(args: &MeasureArgs, policy: &Policy, console: &mut Console) -> 
     if let Some(from) = &args.from {
         return Ok(replay(from));
     }
-    let (hosts, problems) = input::hosts(&args.names, &args.file);
+    let (mut hosts, mut problems) = input::hosts(&args.names, &args.file);
+    let mut declared = Declared::default();
+    if args.cluster {
+        declared = Declared::read(args, console).await?;
+        hosts.extend(
+            declared.by_host.keys().filter(|host| !hosts.contains(host)).cloned().collect::<Vec<_>>(),
+        );
+        problems.append(&mut declared.problems);
+    }
     let folder = args.save.as_deref().map(Folder::open).transpose()?;
     let system = if args.resolver.is_empty() { Some(system()?) } else { None };
     let resolvers = system.as_ref().map_or_else(|| args.resolver.clone(), |system| system.servers.clone());
@@ -80,7 +90,8 @@ pub async fn run(args: &MeasureArgs, policy: &Policy, console: &mut Console) -> 
         if let Some(Err(problem)) = folder.as_ref().map(|folder| folder.save(&watched.windows)) {
             measured.problems.push(problem);
         }
-        let (problems, notes) = remarks(&watched, &args.resolver, &args.authority, &mut told);
+        let (problems, mut notes) = remarks(&watched, &args.resolver, &args.authority, &mut told);
+        notes.extend(declared.by_host.remove(&watched.host).unwrap_or_default());
         measured.problems.extend(problems);
         measured.hosts.push(MeasuredHost { host: watched.host, windows: watched.windows.into(), notes });
     }

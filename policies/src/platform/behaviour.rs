@@ -44,8 +44,16 @@ pub struct BehaviourRow {
     pub evidence: &'static [Citation],
 }
 
-/// The guard over the merged implementation of `STRICT_DNS` and `LOGICAL_DNS`.
+/// The guard over the merged implementation of `STRICT_DNS` and `LOGICAL_DNS`. Istio's bootstrap, which sets a few
+/// guards, leaves it at Envoy's default ([`ISTIO_BOOTSTRAP`]), and istiod sends no runtime.
 pub const NEW_DNS_GUARD: &str = "envoy.reloadable_features.enable_new_dns_implementation";
+
+/// Where Istio 1.31 sets runtime guards (`extractRuntimeFlags`); 1.30 sets the same ones.
+const ISTIO_BOOTSTRAP: &str = "https://github.com/istio/istio/blob/eed52ebb66ad/pkg/bootstrap/config.go";
+
+/// Where istiod 1.31 writes a DNS cluster (`buildCluster`): by `type`, with the cluster's own DNS fields.
+const ISTIO_CLUSTER: &str =
+    "https://github.com/istio/istio/blob/eed52ebb66ad/pilot/pkg/networking/core/cluster_builder.go";
 
 const MERGED_DNS: &str = "https://github.com/envoyproxy/envoy/pull/38483";
 
@@ -83,7 +91,11 @@ pub const BEHAVIOURS: &[BehaviourRow] = &[
         what: "a changed answer under LOGICAL_DNS removes and adds the host: membership_change counts it",
         since: Version::new(1, 39),
         guard: Some(NEW_DNS_GUARD),
-        evidence: &[Citation::thread(MERGED_DNS), Citation::lab("flip-record")],
+        evidence: &[
+            Citation::thread(MERGED_DNS),
+            Citation::lab("flip-record"),
+            Citation::docs(ISTIO_BOOTSTRAP),
+        ],
     },
     BehaviourRow {
         behaviour: Behaviour::LogicalFlipDrains,
@@ -111,9 +123,12 @@ pub const BEHAVIOURS: &[BehaviourRow] = &[
         what: "dns_refresh_rate, respect_dns_ttl and dns_jitter of a Cluster are deprecated in favour of DnsCluster",
         since: Version::new(1, 40),
         guard: None,
-        evidence: &[Citation::docs(
-            "https://www.envoyproxy.io/docs/envoy/latest/api-v3/extensions/clusters/dns/v3/dns_cluster.proto",
-        )],
+        evidence: &[
+            Citation::docs(
+                "https://www.envoyproxy.io/docs/envoy/latest/api-v3/extensions/clusters/dns/v3/dns_cluster.proto",
+            ),
+            Citation::docs(ISTIO_CLUSTER),
+        ],
     },
 ];
 

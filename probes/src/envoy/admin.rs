@@ -6,11 +6,17 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http_body_util::{BodyExt, Empty};
+use http_body_util::{BodyExt, Empty, Limited};
 use hyper::Request;
 use hyper_util::rt::TokioIo;
 use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
+
+use super::inspect::{Inspection, PATHS, inspect};
+
+/// Bytes of the longest answer that is read: the dump of ten thousand clusters.
+const LONGEST: usize = 256 << 20;
 
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -88,17 +94,8 @@ impl Admin {
     /// # Errors
     /// No answer, or one of another shape.
     pub async fn stats(&self, filter: &str) -> Result<BTreeMap<String, u64>, AdminError> {
-        #[derive(Deserialize)]
-        struct Stats {
-            stats: Vec<Stat>,
-        }
-        #[derive(Deserialize)]
-        struct Stat {
-            name: Option<String>,
-            value: Option<serde_json::Value>,
-        }
-        let read: Stats = self.json(&format!("/stats?format=json&filter={filter}")).await?;
-        Ok(read.stats.into_iter().filter_map(|stat| Some((stat.name?, stat.value?.as_u64()?))).collect())
+        let read: wire::Stats = self.json(&format!("/stats?format=json&filter={filter}")).await?;
+        Ok(read.values())
     }
 
     /// The hosts of `cluster` as `/clusters` lists them; empty when the cluster is unknown.
@@ -109,7 +106,7 @@ impl Admin {
         let read: wire::Clusters = self.json("/clusters?format=json").await?;
         let found = read.cluster_statuses.into_iter().find(|status| status.name == cluster);
         Ok(found
-            .map(|status| status.host_statuses.into_iter().filter_map(wire::Host::listed).collect())
+            .map(|status| status.host_statuses.iter().filter_map(wire::Host::listed).collect())
             .unwrap_or_default())
     }
 
@@ -124,6 +121,18 @@ impl Admin {
             .into_iter()
             .filter_map(|status| Some((status.name, status.local_address.socket_addr()?)))
             .collect())
+    }
+
+    /// What the proxy says about the clusters of external names, or of one of them.
+    ///
+    /// # Errors
+    /// No answer, or one of another shape.
+    pub async fn inspect(&self, host: Option<&str>) -> Result<Inspection, AdminError> {
+        let mut answers: [String; PATHS.len()] = std::array::from_fn(|_| String::new());
+        for (path, answer) in PATHS.iter().zip(&mut answers) {
+            *answer = self.get(path).await?;
+        }
+        inspect(&answers, host)
     }
 
     /// `LIVE` once every cluster has had its first DNS answer and the listeners are open.
@@ -153,35 +162,67 @@ impl Admin {
     }
 
     async fn exchange(&self, path: &str) -> Result<Bytes, Box<dyn std::error::Error + Send + Sync>> {
-        let stream = TcpStream::connect(self.addr).await?;
-        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
-        let driver = tokio::spawn(connection);
-        let request = Request::get(path).header("host", "admin").body(Empty::<Bytes>::new())?;
-        let body = sender.send_request(request).await?.into_body().collect().await?.to_bytes();
-        driver.abort();
-        Ok(body)
+        fetch(TcpStream::connect(self.addr).await?, path).await
     }
 }
 
+/// The body of the answer to `GET path` over a stream that leads to an admin port, whatever its status.
+///
+/// # Errors
+/// The stream breaks, or the answer is no HTTP or longer than any admin port's.
+pub async fn fetch<S>(stream: S, path: &str) -> Result<Bytes, Box<dyn std::error::Error + Send + Sync>>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
+    let driver = tokio::spawn(connection);
+    let request = Request::get(path).header("host", "admin").body(Empty::<Bytes>::new())?;
+    let body = Limited::new(sender.send_request(request).await?.into_body(), LONGEST);
+    let body = body.collect().await?.to_bytes();
+    driver.abort();
+    Ok(body)
+}
+
 /// The parts of the admin port's JSON that are read (protobuf JSON: zero values are left out, u64 are strings).
-mod wire {
+pub(super) mod wire {
+    use std::collections::BTreeMap;
+
+    use super::super::inspect::Member;
     use super::{Deserialize, IpAddr, ListedHost, SocketAddr};
 
     #[derive(Deserialize)]
-    pub(super) struct Clusters {
+    pub(in super::super) struct Stats {
+        stats: Vec<Counted>,
+    }
+
+    #[derive(Deserialize)]
+    struct Counted {
+        name: Option<String>,
+        value: Option<serde_json::Value>,
+    }
+
+    impl Stats {
+        /// Counters and gauges; histograms have no value of their own.
+        pub(in super::super) fn values(self) -> BTreeMap<String, u64> {
+            self.stats.into_iter().filter_map(|stat| Some((stat.name?, stat.value?.as_u64()?))).collect()
+        }
+    }
+
+    #[derive(Deserialize)]
+    pub(in super::super) struct Clusters {
         #[serde(default)]
         pub cluster_statuses: Vec<Cluster>,
     }
 
     #[derive(Deserialize)]
-    pub(super) struct Cluster {
+    pub(in super::super) struct Cluster {
         pub name: String,
         #[serde(default)]
         pub host_statuses: Vec<Host>,
     }
 
     #[derive(Deserialize)]
-    pub(super) struct Host {
+    pub(in super::super) struct Host {
         address: Address,
         #[serde(default)]
         stats: Vec<Stat>,
@@ -233,11 +274,24 @@ mod wire {
     }
 
     impl Host {
-        pub(super) fn listed(self) -> Option<ListedHost> {
-            let active = self.stats.iter().find(|stat| stat.name == "cx_active");
-            let active = active.and_then(|stat| stat.value.as_ref()?.parse().ok()).unwrap_or(0);
-            let addr = self.address.socket_addr()?.ip();
-            Some(ListedHost { addr, active, ejected: self.health_status.failed_outlier_check })
+        pub(in super::super) fn listed(&self) -> Option<ListedHost> {
+            let Member { addr, active, ejected, .. } = self.member()?;
+            Some(ListedHost { addr, active, ejected })
+        }
+
+        pub(in super::super) fn member(&self) -> Option<Member> {
+            let value = |name: &str| {
+                let stat = self.stats.iter().find(|stat| stat.name == name);
+                stat.and_then(|stat| stat.value.as_ref()?.parse().ok()).unwrap_or(0)
+            };
+            Some(Member {
+                addr: self.address.socket_addr()?.ip(),
+                active: value("cx_active"),
+                total: value("cx_total"),
+                failed: value("cx_connect_fail"),
+                picked: value("rq_total"),
+                ejected: self.health_status.failed_outlier_check,
+            })
         }
     }
 }

@@ -57,6 +57,17 @@ pub enum Upstream {
     Dns(DnsCluster),
     /// To the egress gateway, over mutual TLS.
     Gateway(SocketAddr),
+    /// To the cluster of the external name that a control plane sends.
+    Ads(Ads),
+}
+
+/// A control plane that sends clusters.
+#[derive(Debug, Clone)]
+pub struct Ads {
+    /// Where it speaks gRPC in plain text.
+    pub addr: SocketAddr,
+    /// Who asks: the bootstrap's `node`.
+    pub node: Value,
 }
 
 /// PEM texts: one CA, and one key pair for both ends of the mesh's mutual TLS.
@@ -111,6 +122,14 @@ pub fn bootstrap(proxy: &Proxy<'_>) -> Value {
             "clusters": [cluster::cluster(proxy)],
         },
     });
+    if let Upstream::Ads(ads) = &proxy.upstream {
+        config["node"] = ads.node.clone();
+        let grpc = json!({ "envoy_grpc": { "cluster_name": cluster::ADS } });
+        config["dynamic_resources"] = json!({
+            "ads_config": { "api_type": "GRPC", "transport_api_version": "V3", "grpc_services": [grpc] },
+            "cds_config": { "ads": {}, "resource_api_version": "V3", "initial_fetch_timeout": "0s" },
+        });
+    }
     if proxy.version.unified_dns() && proxy.old_dns {
         config["layered_runtime"] = json!({ "layers": [{ "name": "lab", "static_layer": {
             "envoy.reloadable_features.enable_new_dns_implementation": false,

@@ -30,6 +30,9 @@ pub enum LabError {
     /// The experiment's command fits no record.
     #[error(transparent)]
     Command(#[from] CommandError),
+    /// The control plane does not send the name's cluster.
+    #[error("the control plane: {0}")]
+    ControlPlane(String),
     /// Something that the experiment builds on did not come about.
     #[error("{what}: not within {:.1} s; last seen: {last}", waited.as_secs_f64())]
     Never {
@@ -57,6 +60,7 @@ impl LabError {
             Self::Backend(error) => error.hint(),
             Self::Trust(_) | Self::Scenario(_) | Self::Command(_) => "this is a fault of the lab; please report it".to_owned(),
             Self::Dns(error) => error.hint().to_owned(),
+            Self::ControlPlane(_) => "the log of the control plane says why it refuses or does not send".to_owned(),
             Self::Never { .. } => {
                 "a machine under load answers late: run fewer cells at once with `--jobs`, or a longer `--stream`".to_owned()
             }

@@ -36,7 +36,8 @@ pub(super) async fn run(args: &UpArgs, console: &mut Console) -> anyhow::Result<
             // TTL 5 s, as in the guide's runs.
             let stream = Duration::from_secs(40);
             let plan = Plan::pair(stream);
-            let setup = Setup { experiment: "up", question: "", cell, plan, stream, keep: None };
+            let setup =
+                Setup { experiment: "up", question: "", cell, plan, stream, keep: None, publish: None };
             let bench = Bench::start(setup, &binary).await;
             benches.push(bench.map_err(|error| Problem::new("the lab", &error, error.hint()))?);
         }

@@ -42,11 +42,28 @@ pub struct Outlier {
     pub max_percent: u32,
 }
 
+/// The cluster of the control plane.
+pub(super) const ADS: &str = "control-plane";
+
 pub(super) fn cluster(proxy: &Proxy<'_>) -> Value {
     match &proxy.upstream {
         Upstream::Dns(dns) => dns_cluster(proxy, dns),
         Upstream::Gateway(gateway) => gateway_cluster(proxy, *gateway),
+        Upstream::Ads(ads) => ads_cluster(ads.addr),
     }
+}
+
+fn ads_cluster(addr: SocketAddr) -> Value {
+    json!({
+        "name": ADS,
+        "type": "STATIC",
+        "connect_timeout": "5s",
+        "load_assignment": load_assignment(ADS, &address(addr)),
+        "typed_extension_protocol_options": { "envoy.extensions.upstreams.http.v3.HttpProtocolOptions": {
+            "@type": "type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions",
+            "explicit_http_config": { "http2_protocol_options": {} },
+        }},
+    })
 }
 
 fn dns_cluster(proxy: &Proxy<'_>, dns: &DnsCluster) -> Value {

@@ -38,7 +38,7 @@ pub(super) fn listener(proxy: &Proxy<'_>) -> Value {
 
 fn target(proxy: &Proxy<'_>) -> String {
     match proxy.upstream {
-        Upstream::Dns(_) => cluster_name(proxy.host),
+        Upstream::Dns(_) | Upstream::Ads(_) => cluster_name(proxy.host),
         Upstream::Gateway(_) => "outbound|443||egress-gateway".to_owned(),
     }
 }
