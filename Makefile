@@ -1,6 +1,6 @@
 # The front door: thin lines over cargo and scripts.
 .DEFAULT_GOAL := help
-.PHONY: help bench-sidecar sidecar demo install test test-deps lint bench
+.PHONY: help bench-sidecar sidecar demo install image test test-cluster test-deps lint bench
 
 help: ## list the targets
 	@grep -hE '^[a-z%-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | sort | expand -t 14
@@ -8,14 +8,18 @@ help: ## list the targets
 demo: ## classify the demo names against the built-in lab DNS and print their YAML
 	cargo run --quiet --release -p egress-audit -- lab demo
 
-install: ## put the release binaries into Cargo's bin folder
+install: ## put the release binaries into Cargo's bin folder, and link the kubectl plugin
 	cargo install --locked --path cli
 	cargo install --locked --path sidecar
+	ln -sf egress-audit "$${CARGO_HOME:-$$HOME/.cargo}/bin/kubectl-egress_audit"
 
 test: test-deps ## every test, real servers included (installs what they need)
 	cargo build --workspace --bins
 	cargo test --workspace --doc
 	cargo test --workspace --lib --bins --tests
+
+test-cluster: ## a real API server and istiod; built with Go the first time, 20 minutes on two cores
+	cargo test -p egress-audit-tests --test cluster
 
 test-%: test-deps ## one tier of tests/: test-structure, test-cli, test-dns, ...
 	cargo test -p egress-audit-tests --test $*
@@ -33,6 +37,9 @@ bench: ## ratios against peers in one run (needs dnsperf and the test servers; `
 bench-sidecar: sidecar ## the drain sidecar beside a Go peer, and what each order loses (needs Go, haproxy)
 	DRAIN_SIDECAR_BIN=$(CURDIR)/target/$$(uname -m)-unknown-linux-gnu/sidecar/drain-sidecar cargo bench -p drain-sidecar --bench health
 	cargo bench -p egress-audit-tests --bench lost
+
+image: ## a container image from scratch as an OCI archive, without a container engine
+	scripts/image
 
 sidecar: ## one static binary for the image, under target/<machine>/sidecar
 	RUSTFLAGS="-C target-feature=+crt-static" cargo build -p drain-sidecar --profile sidecar --target $$(uname -m)-unknown-linux-gnu

@@ -1,0 +1,131 @@
+//! The lab's flip experiments, unchanged, on the cluster that istiod sends instead of the lab's own: the same verdicts,
+//! and the controls the other way. Passed-through TLS only: for TLS of its own a proxy gets its CA from Istio's agent,
+//! which does not run here.
+
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use probes::envoy::EnvoyVersion;
+use probes::envoy::bootstrap::{Discovery, HttpVersion, Layer};
+use probes::evidence::{Cell, Evidence, Topology, Verdict};
+use probes::experiments;
+use probes::lab::{Bench, Publish, Setup, Wanted};
+use tokio::runtime::Runtime;
+
+use crate::Test;
+use crate::control_plane::ControlPlane;
+use crate::proxies::{ENVOY, Kind, ads, binary, resolver};
+
+pub(crate) const TESTS: &[Test] = &[
+    ("a response in flight survives a flip on istiod's cluster", in_flight),
+    ("a flip is recorded on istiod's cluster as on the lab's", recorded),
+];
+
+/// The release before DNS_ROUND_ROBIN changed: Istio 1.30's.
+const BEFORE: EnvoyVersion = EnvoyVersion::new(1, 38, 3);
+const STREAM: Duration = Duration::from_secs(4);
+
+fn in_flight(plane: &ControlPlane) -> anyhow::Result<()> {
+    experiment(plane, "in-flight-flip", &[None, Some("backend-dies")])
+}
+
+fn recorded(plane: &ControlPlane) -> anyhow::Result<()> {
+    experiment(plane, "flip-record", &[None, Some("no-flip")])
+}
+
+/// Both resolutions on both releases; controls once.
+fn experiment(plane: &ControlPlane, id: &str, controls: &[Option<&str>]) -> anyhow::Result<()> {
+    let runtime = Runtime::new()?;
+    for version in [BEFORE, ENVOY] {
+        for discovery in [Discovery::Strict, Discovery::Logical] {
+            for control in controls {
+                if control.is_some() && version == BEFORE {
+                    continue;
+                }
+                let evidence = runtime.block_on(run(plane, id, version, discovery, *control))?;
+                let wanted = if control.is_some() { Verdict::Refuted } else { Verdict::Confirmed };
+                ensure!(
+                    evidence.verdict == wanted,
+                    "{id} {version} {discovery:?} {control:?}: {:?}: {}",
+                    evidence.verdict,
+                    evidence.because
+                );
+            }
+        }
+    }
+    Ok(())
+}
+
+async fn run(
+    plane: &ControlPlane,
+    id: &str,
+    version: EnvoyVersion,
+    discovery: Discovery,
+    control: Option<&str>,
+) -> anyhow::Result<Evidence> {
+    let experiment = experiments::find(id).with_context(|| format!("no experiment {id}"))?;
+    let cell = Cell {
+        envoy: version,
+        old_dns: false,
+        topology: Topology::Sidecar,
+        path: Layer::Passthrough,
+        http: HttpVersion::H1,
+        resolution: discovery,
+        variant: None,
+        control: control.map(ToOwned::to_owned),
+    };
+    let namespace = format!("{id}-{}-{discovery:?}", version.minor).to_lowercase();
+    let namespace = control.map_or(namespace.clone(), |control| format!("{namespace}-{control}"));
+    let setup = Setup {
+        experiment: experiment.id,
+        question: experiment.question,
+        plan: (experiment.plan)(&cell, STREAM),
+        stream: STREAM,
+        keep: None,
+        cell,
+        publish: Some(publish(plane, namespace)),
+    };
+    Ok(match Bench::start(setup, &binary(version).await?).await {
+        Ok(bench) => (experiment.conduct)(bench).await,
+        Err(error) => anyhow::bail!("{error} ({})", error.hint()),
+    })
+}
+
+/// The name as a ServiceEntry in a namespace of its own, whose proxies ask the lab DNS.
+fn publish(plane: &ControlPlane, namespace: String) -> Publish {
+    let objects = plane.objects.clone();
+    let ads = ads(plane, Kind::Sidecar, "client", &namespace);
+    Box::new(move |wanted: Wanted| {
+        Box::pin(async move {
+            let manifests =
+                format!("{}---\n{}", resolver(&namespace, wanted.resolver), entry(&namespace, &wanted));
+            // Its requests block, on a runtime of their own.
+            let applied = tokio::task::spawn_blocking(move || objects.apply(&manifests)).await;
+            match applied {
+                Ok(Ok(())) => Ok(ads),
+                Ok(Err(error)) => Err(format!("{error:#}")),
+                Err(error) => Err(error.to_string()),
+            }
+        })
+    })
+}
+
+fn entry(namespace: &str, wanted: &Wanted) -> String {
+    let resolution = match wanted.discovery {
+        Discovery::Strict => "DNS",
+        Discovery::Logical => "DNS_ROUND_ROBIN",
+    };
+    format!(
+        "apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {{name: api, namespace: {namespace}}}
+spec:
+  hosts: [{}]
+  location: MESH_EXTERNAL
+  resolution: {resolution}
+  exportTo: [.]
+  ports: [{{number: 443, name: tls, protocol: TLS, targetPort: {}}}]
+",
+        wanted.host, wanted.backend_port
+    )
+}

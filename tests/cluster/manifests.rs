@@ -1,0 +1,118 @@
+//! Manifests at the API server with Istio's validation: what the tool writes and ships is accepted, and the audit's own
+//! examples are refused where the audit says that Istio refuses them.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, ensure};
+use harness::egress_audit;
+use policies::audit::RULES;
+use serde_json::Value;
+
+use crate::Test;
+use crate::control_plane::ControlPlane;
+
+pub(crate) const TESTS: &[Test] = &[
+    ("what generate writes is accepted", generated_is_accepted),
+    ("what the repository ships is accepted", shipped_is_accepted),
+    ("the audit and Istio agree where both look", the_audit_and_istio_agree),
+];
+
+/// Rules whose findings Istio's validation refuses too; of all others it accepts every example.
+const REFUSED_TOO: &[&str] = &[];
+
+/// Saved windows with one name of each class.
+pub(crate) fn windows() -> PathBuf {
+    repository().join("cli/tests/fixtures/windows")
+}
+
+pub(crate) fn repository() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or_else(|| Path::new("."))
+}
+
+/// What `generate` prints for the saved windows.
+pub(crate) fn generate(args: &[&str]) -> anyhow::Result<String> {
+    let output = egress_audit().args(["generate", "--from"]).arg(windows()).args(args).output()?;
+    let text = String::from_utf8(output.stdout)?;
+    ensure!(text.contains("kind: ServiceEntry"), "{}", String::from_utf8_lossy(&output.stderr));
+    Ok(text)
+}
+
+fn generated_is_accepted(plane: &ControlPlane) -> anyhow::Result<()> {
+    let protocols: [&[&str]; 5] = [
+        &["--protocol", "tls"],
+        &["--protocol", "https"],
+        &["--protocol", "http"],
+        &["--protocol", "tls-origination"],
+        &["--protocol", "tcp", "--port", "5432"],
+    ];
+    let wishes: [&[&str]; 4] = [
+        &[],
+        &["--group", "--export-to", "."],
+        &["--failover-target", "2m", "--longest-stream", "1m"],
+        &["--proxy", "ambient"],
+    ];
+    for protocol in protocols {
+        for wish in wishes {
+            let args = [protocol, wish, &["--namespace", "default"]].concat();
+            let yaml = generate(&args)?;
+            plane.objects.accepts(&yaml).with_context(|| format!("generate {}:\n{yaml}", args.join(" ")))?;
+        }
+    }
+    Ok(())
+}
+
+/// Every manifest of `manifests/`, but for kustomizations and examples that need a namespace of their own: those are
+/// made first.
+fn shipped_is_accepted(plane: &ControlPlane) -> anyhow::Result<()> {
+    let mut files = Vec::new();
+    collect(&repository().join("manifests"), &mut files)?;
+    ensure!(!files.is_empty(), "manifests/ has no manifest");
+    let mut documents = Vec::new();
+    for file in &files {
+        let text = std::fs::read_to_string(file)?;
+        let all: Vec<Value> =
+            serde_saphyr::from_str_multiple(&text).with_context(|| file.display().to_string())?;
+        documents.extend(all.into_iter().filter(|one| !one.is_null()).map(|one| (file, one)));
+    }
+    let namespaces = documents.iter().filter(|(_, document)| document["kind"] == "Namespace");
+    for (_, namespace) in namespaces {
+        plane.objects.apply(&serde_saphyr::to_string(namespace)?)?;
+    }
+    for (file, document) in &documents {
+        let yaml = serde_saphyr::to_string(document)?;
+        plane.objects.accepts(&yaml).with_context(|| file.display().to_string())?;
+    }
+    Ok(())
+}
+
+/// YAML files that are no kustomization and no patch of one.
+fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> anyhow::Result<()> {
+    for entry in std::fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            collect(&path, files)?;
+        } else if path.extension().is_some_and(|extension| extension == "yaml")
+            && !path.ends_with("kustomization.yaml")
+        {
+            files.push(path);
+        }
+    }
+    files.sort();
+    Ok(())
+}
+
+fn the_audit_and_istio_agree(plane: &ControlPlane) -> anyhow::Result<()> {
+    let mut wrong = Vec::new();
+    for rule in RULES.iter().copied().flatten() {
+        for example in rule.examples() {
+            let refused = plane.objects.accepts(example.yaml).err();
+            let known = example.fires && REFUSED_TOO.contains(&rule.code);
+            if refused.is_some() != known {
+                let said = refused.map_or_else(|| "accepted".to_owned(), |error| format!("{error:#}"));
+                wrong.push(format!("{} {}: {said}", rule.code, example.title));
+            }
+        }
+    }
+    ensure!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+    Ok(())
+}
