@@ -23,6 +23,7 @@ const KEPT_TRANSITIONS: usize = 100;
 
 /// Where the pod stands. Only the drain moves it forward; only `/reopen` moves it back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "UPPERCASE")]
 pub(crate) enum State {
     /// In service.
@@ -53,6 +54,7 @@ impl State {
 
 /// Which signals go off in which order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, clap::ValueEnum)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Order {
     /// "No new work" first, then zero requests, then 503.
@@ -65,6 +67,7 @@ pub(crate) enum Order {
 
 /// Whether a drain also tells Envoy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, clap::ValueEnum)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum DrainMode {
     /// Envoy's listeners are drained too (`Connection: close`, GOAWAY); Envoy cannot undo it.
@@ -155,6 +158,7 @@ pub(crate) enum Effect {
 
 /// One change of state.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Transition {
     pub(crate) from: State,
     pub(crate) to: State,

@@ -24,6 +24,7 @@ pub(crate) struct Envoy {
 
 /// What `/server_info` says that matters here.
 #[derive(Debug, Clone, Serialize, PartialEq, Eq)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct ServerInfo {
     pub(crate) version: String,
     pub(crate) drain_time_s: u64,

@@ -5,6 +5,9 @@ use serde_json::{Map, Value, json};
 
 use crate::drain::Command;
 
+/// The JSON schema of `/drain/status`, made from its types by a test.
+pub(crate) const STATUS_SCHEMA: &str = include_str!("../schema/status.json");
+
 /// What a path does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Action {
@@ -171,12 +174,17 @@ pub(crate) fn openapi() -> Value {
 }
 
 fn operations(route: &Route) -> Value {
-    let responses: Map<String, Value> = route
+    let mut responses: Map<String, Value> = route
         .answers
         .iter()
         .chain(&[(405, "Another method; `Allow` names the right ones.")])
         .map(|(status, text)| (status.to_string(), json!({"description": text})))
         .collect();
+    if route.action == Action::Status {
+        // The file is this crate's own and a test reads it.
+        let schema: Value = serde_json::from_str(STATUS_SCHEMA).unwrap_or_default();
+        responses["200"]["content"] = json!({"application/json": {"schema": schema}});
+    }
     let operation = json!({
         "summary": route.summary,
         "tags": [if route.public { "public" } else { "control" }],

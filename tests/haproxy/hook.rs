@@ -8,7 +8,7 @@ use probes::ingress::Ending;
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::{get, plan, reference, stage, until};
+use crate::{get, plan, reference, stage, until, until_lb_says};
 
 const GRACE: Duration = Duration::from_secs(60);
 const SHORT: Duration = Duration::from_secs(3);
@@ -96,6 +96,36 @@ async fn the_open_api_document_tells_the_truth() {
     }
 }
 
+/// `/drain/status` is what its schema says, in every state on the way out, and the schema is the one that is served.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_status_obeys_the_schema_that_is_served() {
+    let mut plan = plan(&[]).await;
+    plan.pods = 1;
+    let stage = stage(&plan).await;
+    let sidecar = &stage.pods[0].sidecar;
+    let (_, document) = sidecar.ask(Method::GET, "/openapi.json", SHORT).await.unwrap();
+    let answer = &document["paths"]["/drain/status"]["get"]["responses"]["200"];
+    let schema = &answer["content"]["application/json"]["schema"];
+    let validator = jsonschema::draft202012::new(schema).unwrap();
+    let mut seen = Vec::new();
+    for (path, state) in [("", "OPEN"), ("/prestop", "CLOSED")] {
+        if !path.is_empty() {
+            sidecar.ask(Method::GET, path, GRACE).await.unwrap();
+        }
+        let status = until(&stage, 0, state, |status| status["state"] == state).await;
+        let errors: Vec<_> = validator.iter_errors(&status).map(|error| error.to_string()).collect();
+        assert!(errors.is_empty(), "{errors:#?}\n{status:#}");
+        seen.push(status);
+    }
+    // It would see a field that is gone, one of another type, and a state that there is not.
+    for (pointer, wrong) in [("/progress", Value::Null), ("/lb/probers", 3.into()), ("/state", "LOST".into())]
+    {
+        let mut status = seen[1].clone();
+        *status.pointer_mut(pointer).unwrap() = wrong;
+        assert!(!validator.is_valid(&status), "{pointer}");
+    }
+}
+
 /// S14: what will not work is said before it is needed.
 #[tokio::test(flavor = "multi_thread")]
 async fn preflight_warns_of_a_gradual_drain_and_a_load_balancer_without_words() {
@@ -115,21 +145,35 @@ async fn preflight_warns_of_a_gradual_drain_and_a_load_balancer_without_words() 
     }
 }
 
-/// Back from CLOSING: the load balancer needs its checks again, and the answer says so.
+/// Back from CLOSING, even by a sidecar that was killed in it: the load balancer has marked the pod DOWN, the answer
+/// says that it comes back by its checks, and it does. CLOSED does not come back.
 #[tokio::test(flavor = "multi_thread")]
-async fn reopening_from_closing_warns() {
+async fn reopening_from_closing_warns_and_brings_the_pod_back() {
     let mut plan = plan(&["--lb-buffer=30s", "--drain-mode=lb-only", "--zero-samples=100000"]).await;
     plan.pods = 1;
     plan.nodes = vec![reference()];
-    let stage = stage(&plan).await;
-    let control = stage.pods[0].sidecar.control;
-    for (path, warns) in
-        [("/drain", false), ("/reopen", false), ("/drain", false), ("/close-lb", false), ("/reopen", true)]
-    {
-        let answer = post(control, path).await;
+    let mut stage = stage(&plan).await;
+    for (path, warns) in [("/drain", false), ("/reopen", false), ("/drain", false), ("/close-lb", false)] {
+        let answer = post(stage.pods[0].sidecar.control, path).await;
         assert!(answer.starts_with("HTTP/1.1 200"), "{path}: {answer}");
         assert_eq!(answer.contains("warning: 199 "), warns, "{path}: {answer}");
     }
+    until_lb_says(&stage, 0, "pod-a", &["DOWN"]).await;
+    stage.pods[0].restart_sidecar().await.unwrap();
+    assert_eq!(stage.pods[0].sidecar.status().await.unwrap()["state"], "CLOSING");
+    let answer = post(stage.pods[0].sidecar.control, "/reopen").await;
+    assert!(
+        answer.starts_with("HTTP/1.1 200") && answer.contains("warning: 199 - \"the load balancer"),
+        "{answer}"
+    );
+    until_lb_says(&stage, 0, "pod-a", &["UP"]).await;
+    assert_eq!(get(&stage).shoot("/sleep?ms=1", "1").await.ending, Ending::Whole);
+
+    for path in ["/drain", "/close-lb", "/close"] {
+        assert!(post(stage.pods[0].sidecar.control, path).await.starts_with("HTTP/1.1 200"), "{path}");
+    }
+    let answer = post(stage.pods[0].sidecar.control, "/reopen").await;
+    assert!(answer.starts_with("HTTP/1.1 409") && answer.contains("\"CLOSED\""), "{answer}");
 }
 
 async fn post(control: std::net::SocketAddr, path: &str) -> String {

@@ -41,6 +41,7 @@ impl Third {
 
 /// The load balancer's word for this server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Word {
     Up,
@@ -63,6 +64,7 @@ pub(crate) struct Seen {
 
 /// One load balancer process that checks one server entry.
 #[derive(Debug, Clone, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Prober {
     pub(crate) ip: IpAddr,
     pub(crate) node: String,
