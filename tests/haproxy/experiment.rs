@@ -63,5 +63,13 @@ async fn the_killed_sidecar_and_its_control() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_rolling_restart() {
-    assert_eq!(all_as_known(&[Scenario::Rolling]).await.len(), 3);
+    let cells = all_as_known(&[Scenario::Rolling, Scenario::RollingKept]).await;
+    assert_eq!(cells.len(), 6);
+    // `retries 3` repeats failed connects only. What is cut after it was sent is a 502 where it was the first request
+    // of its connection, and a connection closed without a status where it was a later one.
+    let naive =
+        |scenario| cells.iter().find(|(act, _)| (act.scenario, act.order) == (scenario, Order::Naive));
+    let (fresh, kept) = (naive(Scenario::Rolling).unwrap(), naive(Scenario::RollingKept).unwrap());
+    assert!(fresh.1.tally.refused > 0 && fresh.1.tally.connection_errors == 0, "{:?}", fresh.1.tally);
+    assert!(kept.1.tally.refused == 0 && kept.1.tally.connection_errors > 0, "{:?}", kept.1.tally);
 }

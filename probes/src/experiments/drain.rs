@@ -63,6 +63,8 @@ pub enum Scenario {
     Watched,
     /// S3: steady load on two pods that are restarted in turn.
     Rolling,
+    /// S3 from clients that keep their connections: what is cut is no 5xx there, but a connection error.
+    RollingKept,
     /// S4: a stream of 60 chunks, deleted at 8 s.
     Stream,
     /// S4 over HTTP/2.
@@ -73,8 +75,15 @@ pub enum Scenario {
 
 impl Scenario {
     /// All, in the reference's order.
-    pub const ALL: [Self; 6] =
-        [Self::Long, Self::Watched, Self::Rolling, Self::Stream, Self::StreamH2, Self::Killed];
+    pub const ALL: [Self; 7] = [
+        Self::Long,
+        Self::Watched,
+        Self::Rolling,
+        Self::RollingKept,
+        Self::Stream,
+        Self::StreamH2,
+        Self::Killed,
+    ];
 
     /// Its name in a cell.
     #[must_use]
@@ -83,16 +92,21 @@ impl Scenario {
             Self::Long => "s1-long",
             Self::Watched => "s2-watched",
             Self::Rolling => "s3-rolling",
+            Self::RollingKept => "s3-rolling-kept",
             Self::Stream => "s4-stream",
             Self::StreamH2 => "s4-stream-h2",
             Self::Killed => "s9-killed",
         }
     }
 
+    const fn is_rolling(self) -> bool {
+        matches!(self, Self::Rolling | Self::RollingKept)
+    }
+
     /// The orders in which it says something.
     const fn orders(self) -> &'static [Order] {
         match self {
-            Self::Long | Self::Rolling | Self::Stream | Self::StreamH2 => &Order::ALL,
+            Self::Long | Self::Rolling | Self::RollingKept | Self::Stream | Self::StreamH2 => &Order::ALL,
             Self::Watched => &[Order::Seed, Order::Third],
             Self::Killed => &[Order::Third],
         }
@@ -264,7 +278,7 @@ pub fn judge(act: Act, options: &Options, measured: &Measured) -> Judgement {
     );
     let loses = match act.order {
         Order::Naive => true,
-        Order::Seed => act.scenario == Scenario::Rolling,
+        Order::Seed => act.scenario.is_rolling(),
         Order::Third => false,
     };
     let lost = measured.tally.lost() > 0 || measured.cut > 0;
@@ -282,7 +296,12 @@ pub fn judge(act: Act, options: &Options, measured: &Measured) -> Judgement {
             let state = measured.resumed.as_deref().unwrap_or("unknown");
             checks.push((state == "DRAINING", format!("after the kill the sidecar was {state}")));
         }
-        Scenario::Rolling => {}
+        Scenario::Rolling if loses => checks.push((refused > 0, "first requests got a 502".to_owned())),
+        Scenario::RollingKept if loses => {
+            let silent = refused == 0 && connection_errors > 0;
+            checks.push((silent, "later requests of a connection got no status at all".to_owned()));
+        }
+        Scenario::Rolling | Scenario::RollingKept => {}
     }
     Judgement::of(&checks)
 }

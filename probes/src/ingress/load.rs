@@ -98,6 +98,9 @@ pub struct Target {
     pub h2: bool,
     /// Method.
     pub method: Method,
+    /// HTTP/1: whether the request is the second of its connection, as those of a client with a pool are. HAProxy closes
+    /// such a connection without a word where it would answer a first request with 502.
+    pub kept: bool,
     /// The zero of the clock.
     pub start: Instant,
 }
@@ -106,7 +109,7 @@ impl Target {
     /// `GET` over HTTP/1.
     #[must_use]
     pub fn get(front: PathBuf, start: Instant) -> Self {
-        Self { front, h2: false, method: Method::GET, start }
+        Self { front, h2: false, method: Method::GET, kept: false, start }
     }
 
     /// One request, to its end.
@@ -150,6 +153,11 @@ impl Target {
         } else {
             let (mut sender, connection) = hyper::client::conn::http1::handshake(io).await?;
             tokio::spawn(connection);
+            if self.kept {
+                let first = Request::get("/sleep?ms=0").header("host", "lab").body(Empty::new())?;
+                sender.send_request(first).await?.into_body().collect().await?;
+                sender.ready().await?;
+            }
             sender.send_request(request).await?
         };
         shot.status = Some(response.status().as_u16());

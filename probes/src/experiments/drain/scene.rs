@@ -33,7 +33,7 @@ pub(super) async fn play(act: Act, options: &Options) -> Result<(Measured, Timel
         pause,
     );
     let told = match act.scenario {
-        Scenario::Rolling => rolling(&mut stage, options).await?,
+        Scenario::Rolling | Scenario::RollingKept => rolling(&mut stage, act, options).await?,
         Scenario::Killed => killed(&mut stage, act, options).await?,
         _ => single(&mut stage, act, options).await?,
     };
@@ -77,7 +77,7 @@ fn plan(act: Act, options: &Options) -> StagePlan {
     let flush = act.control != Some(Control::NoFlush);
     let milliseconds = |seconds: f64| format!("{}ms", options.seconds(seconds).as_millis());
     StagePlan {
-        pods: if act.scenario == Scenario::Rolling { 2 } else { 1 },
+        pods: if act.scenario.is_rolling() { 2 } else { 1 },
         sidecar_args: vec![
             format!("--order={}", act.order.name()),
             format!("--lb-buffer={}", milliseconds(10.0)),
@@ -119,8 +119,10 @@ async fn single(stage: &mut Stage, act: Act, options: &Options) -> Result<Told, 
 }
 
 /// Two pods under load, replaced one after the other.
-async fn rolling(stage: &mut Stage, options: &Options) -> Result<Told, StageError> {
-    let load = Load::start(Target::get(stage.nodes[0].front_h1(), stage.start), RATE, mixed);
+async fn rolling(stage: &mut Stage, act: Act, options: &Options) -> Result<Told, StageError> {
+    let kept = act.scenario == Scenario::RollingKept;
+    let target = Target { kept, ..Target::get(stage.nodes[0].front_h1(), stage.start) };
+    let load = Load::start(target, RATE, mixed);
     sleep(Duration::from_secs(2)).await;
     let deleted_ms = since_start(stage);
     let (mut hook, mut log) = (Value::Null, Vec::new());
