@@ -1,25 +1,40 @@
 //! What counts as work, on a real Envoy: requests, WebSockets and TCP sessions do; idle connections, scrapers and the
 //! poll itself do not.
 
+use std::convert::Infallible;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use hyper::Method;
+use http_body_util::{BodyExt, StreamBody};
+use hyper::body::{Bytes, Frame, Incoming};
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response};
+use probes::envoy::EnvoyVersion;
+use probes::envoy::install::{default_cache, obtain};
+use probes::ingress::StagePlan;
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpStream, UnixStream};
+use tokio::net::{TcpListener, TcpStream, UnixStream};
 
 use crate::{get, plan, stage, until};
 
 const SHORT: Duration = Duration::from_secs(3);
 
 /// S6: a scraper that keeps its connection to the stats listener, idle HTTP/1 and HTTP/2 connections to the data
-/// listener, and the poll: zero, at once.
+/// listener, and the poll: zero, at once, on each Envoy from the oldest that can be had.
 #[tokio::test(flavor = "multi_thread")]
 async fn idle_is_exactly_zero_whoever_is_connected() {
-    let mut plan = plan(&[]).await;
-    plan.pods = 1;
-    let stage = stage(&plan).await;
+    for version in [EnvoyVersion::new(1, 36, 4), EnvoyVersion::new(1, 38, 3), EnvoyVersion::new(1, 40, 0)] {
+        let mut plan = plan(&[]).await;
+        plan.pods = 1;
+        plan.envoy = obtain(&default_cache(), version).await.unwrap();
+        idle_is_exactly_zero(&plan).await;
+    }
+}
+
+async fn idle_is_exactly_zero(plan: &StagePlan) {
+    let stage = stage(plan).await;
     let pod = &stage.pods[0];
     let mut scraper = TcpStream::connect(pod.stats).await.unwrap();
     scraper.write_all(b"GET /sleep?ms=600000 HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
@@ -41,6 +56,50 @@ async fn idle_is_exactly_zero_whoever_is_connected() {
     assert!(excluded.contains(&Value::from("http.stats.downstream_rq_active")), "{active:#}");
     let (code, answer) = pod.hook(Duration::from_secs(30)).await.unwrap();
     assert_eq!((code.as_u16(), &answer["forced"]), (200, &Value::from(false)));
+}
+
+/// S6: the stream that brings the configuration is open for as long as Envoy lives, and is no work.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_of_configuration_is_no_work() {
+    let mut plan = plan(&[]).await;
+    plan.pods = 1;
+    plan.xds = Some(silent_xds().await);
+    let stage = stage(&plan).await;
+    let streams = async || {
+        let admin = stage.pods[0].envoy.admin();
+        admin.stats("^cluster.xds.upstream_rq_active$").await.unwrap().into_values().next()
+    };
+    until(&stage, 0, "Envoy is read", |status| status["active"]["stats"] == "ok").await;
+    assert_eq!(streams().await, Some(1), "the stream is there, and counts as a request upstream");
+    let status = stage.pods[0].sidecar.status().await.unwrap();
+    for proto in ["http", "h2", "websocket", "tcp", "connections"] {
+        assert_eq!(status["active"][proto], 0, "{proto}: {status:#}");
+    }
+    let (code, answer) = stage.pods[0].hook(Duration::from_secs(30)).await.unwrap();
+    assert_eq!((code.as_u16(), &answer["forced"]), (200, &Value::from(false)));
+    assert_eq!(streams().await, Some(1), "it outlives the drain");
+}
+
+/// A server of configuration (ADS over gRPC) that agrees to every stream and never says anything.
+async fn silent_xds() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let addr = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let service = service_fn(|request: Request<Incoming>| async move {
+                // The request's body is the client's half of the stream: it is kept, and nothing is said.
+                let silence =
+                    StreamBody::new(futures_util::stream::pending::<Result<Frame<Bytes>, Infallible>>());
+                let response = Response::builder().header("content-type", "application/grpc").body(silence);
+                tokio::spawn(request.into_body().collect());
+                response
+            });
+            let io = hyper_util::rt::TokioIo::new(stream);
+            let executor = hyper_util::rt::TokioExecutor::new();
+            tokio::spawn(hyper::server::conn::http2::Builder::new(executor).serve_connection(io, service));
+        }
+    });
+    addr
 }
 
 /// S7: a TCP session through HAProxy is waited for, to its end.

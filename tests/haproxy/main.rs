@@ -9,6 +9,7 @@ mod faults;
 mod hook;
 mod orders;
 mod third;
+mod vanished;
 
 use std::path::PathBuf;
 use std::time::Duration;

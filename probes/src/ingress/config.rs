@@ -11,12 +11,21 @@ pub const HTTP: &str = "front";
 pub const TCP: &str = "tcp";
 /// The one that a scraper would use.
 pub const STATS: &str = "stats";
+/// The cluster of the configuration's server.
+pub const XDS: &str = "xds";
 
-/// The bootstrap. `http` and `tcp` are where to listen; port 0 lets Envoy choose.
+/// The bootstrap. `http` and `tcp` are where to listen; port 0 lets Envoy choose. With `xds` it keeps a stream of
+/// configuration open to there, as every proxy of a mesh does.
 #[must_use]
-pub fn bootstrap(http: SocketAddr, tcp: SocketAddr, backend: SocketAddr, raw_backend: SocketAddr) -> Value {
+pub fn bootstrap(
+    http: SocketAddr,
+    tcp: SocketAddr,
+    backend: SocketAddr,
+    raw_backend: SocketAddr,
+    xds: Option<SocketAddr>,
+) -> Value {
     let any = SocketAddr::from(([127, 0, 0, 1], 0));
-    json!({
+    let mut config = json!({
         "node": { "id": "igw", "cluster": "igw" },
         "admin": { "address": address(any) },
         "static_resources": {
@@ -31,7 +40,20 @@ pub fn bootstrap(http: SocketAddr, tcp: SocketAddr, backend: SocketAddr, raw_bac
                 cluster("admin-like", backend),
             ],
         },
-    })
+    });
+    if let (Some(at), Some(clusters)) = (xds, config["static_resources"]["clusters"].as_array_mut()) {
+        clusters.push(xds_cluster(at));
+        config["dynamic_resources"] = json!({
+            "ads_config": {
+                "api_type": "GRPC",
+                "transport_api_version": "V3",
+                "grpc_services": [{ "envoy_grpc": { "cluster_name": XDS } }],
+            },
+            // Envoy serves its static listeners without waiting for a server that sends nothing.
+            "cds_config": { "ads": {}, "resource_api_version": "V3", "initial_fetch_timeout": "0.2s" },
+        });
+    }
+    config
 }
 
 fn listener(name: &str, at: SocketAddr, filter: &Value) -> Value {
@@ -82,6 +104,17 @@ fn cluster(name: &str, at: SocketAddr) -> Value {
             "max_connections": 100_000, "max_pending_requests": 100_000, "max_requests": 100_000,
         }]},
     })
+}
+
+fn xds_cluster(at: SocketAddr) -> Value {
+    let mut cluster = cluster(XDS, at);
+    cluster["typed_extension_protocol_options"] = json!({
+        "envoy.extensions.upstreams.http.v3.HttpProtocolOptions": {
+            "@type": "type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions",
+            "explicit_http_config": { "http2_protocol_options": {} },
+        },
+    });
+    cluster
 }
 
 fn address(addr: SocketAddr) -> Value {

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use hyper::{Method, StatusCode};
 use serde_json::Value;
-use tempfile::TempDir;
 
 use super::Backend;
 use super::config::{self, bootstrap};
@@ -17,6 +16,7 @@ use crate::envoy::admin::AdminError;
 use crate::envoy::process::Launch;
 use crate::envoy::{Binary, Envoy, EnvoyError};
 use crate::haproxy::config::Server;
+use crate::scratch::Scratch;
 
 /// What a pod is made of.
 #[derive(Debug, Clone)]
@@ -35,6 +35,8 @@ pub struct PodSpec {
     pub agent: bool,
     /// Whether it keeps its state across a restart.
     pub state_file: bool,
+    /// A server of configuration that Envoy keeps a stream to.
+    pub xds: Option<SocketAddr>,
 }
 
 /// Why there is no pod.
@@ -71,7 +73,7 @@ pub struct Pod {
     /// The listener of the statistics.
     pub stats: SocketAddr,
     spec: PodSpec,
-    folder: TempDir,
+    folder: Scratch,
 }
 
 impl Pod {
@@ -102,13 +104,13 @@ impl Pod {
 
     async fn start_at(spec: PodSpec, backend: &Backend, ports: [SocketAddr; 4]) -> Result<Self, PodError> {
         let [http, tcp, health, agent] = ports;
-        let config = bootstrap(http, tcp, backend.http, backend.raw);
+        let config = bootstrap(http, tcp, backend.http, backend.raw, spec.xds);
         let args: Vec<&str> = spec.envoy_args.iter().map(String::as_str).collect();
         let envoy = Envoy::start_with(&spec.envoy, &config, Launch { args: &args, keep: None }).await?;
         let listeners = envoy.admin().listeners().await?;
         let at = |name| listeners.get(name).copied().ok_or(PodError::NoListener(name));
         let (data, tcp, stats) = (at(config::HTTP)?, at(config::TCP)?, at(config::STATS)?);
-        let folder = TempDir::with_prefix("ea-pod-")?;
+        let folder = Scratch::new("pod")?;
         let flags = flags(&spec, &envoy, data, health, spec.agent.then_some(agent), folder.path());
         let sidecar = Sidecar::start(&spec.sidecar, &flags, folder.path().join("sidecar.log")).await?;
         Ok(Self { envoy, sidecar, data, tcp, stats, spec, folder })

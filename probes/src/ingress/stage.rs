@@ -1,6 +1,7 @@
 //! One whole way in: a backend, pods, and one or two HAProxy nodes that have found every pod UP. What is wanted comes
 //! in as a [`StagePlan`]. Used by the drain experiment and the tests.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -31,6 +32,8 @@ pub struct StagePlan {
     pub agent: bool,
     /// Whether sidecars keep a state file.
     pub state_file: bool,
+    /// A server of configuration that every Envoy keeps a stream to.
+    pub xds: Option<SocketAddr>,
     /// The load balancers, without servers.
     pub nodes: Vec<Config>,
 }
@@ -49,6 +52,7 @@ impl StagePlan {
                 .to_vec(),
             agent: false,
             state_file: true,
+            xds: None,
             nodes: vec![Config::understanding(Vec::new())],
         }
     }
@@ -62,6 +66,7 @@ impl StagePlan {
             sidecar_args: self.sidecar_args.clone(),
             agent: self.agent,
             state_file: self.state_file,
+            xds: self.xds,
         }
     }
 }
