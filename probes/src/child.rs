@@ -1,11 +1,12 @@
 //! A program run by the lab: a command comes in, a process with its log in a file goes out. It never outlives the
-//! lab, and its own pid is known, so that it can be stopped, continued and ended like a container. Used by `haproxy`
-//! and `ingress`.
+//! lab, and its own pid is known, so that it can be stopped, continued and ended like a container. Used by `envoy`,
+//! `haproxy` and `ingress`.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use rustix::process::{Pid, kill_process};
@@ -14,7 +15,9 @@ use tokio::time::timeout;
 
 pub use rustix::process::Signal;
 
-/// Runs `"$@"` until it ends or until the pipe on stdin closes, which it does however the lab ends.
+/// Runs `"$@"` until it ends or until the pipe on stdin closes, which it does however the lab ends, SIGKILL included.
+/// Only then is the child killed: a process cannot ask its parent's death signal to outlive the parent without
+/// `unsafe`, and macOS has no such signal.
 const WATCHDOG: &str = r#"
 exec 3<&0 </dev/null
 "$@" 3<&- & child=$!
@@ -37,17 +40,38 @@ pub struct Child {
 }
 
 impl Child {
-    /// Starts `program`; what it prints goes to `log`.
+    /// Starts `program`; what it prints goes to `log`, which is appended to.
     ///
     /// # Errors
     /// The log cannot be written or the shell cannot be started. A program that cannot be run ends at once.
     pub fn start(
         program: &Path,
-        args: impl IntoIterator<Item = impl AsRef<std::ffi::OsStr>>,
+        args: impl IntoIterator<Item = impl AsRef<OsStr>>,
         log: PathBuf,
     ) -> io::Result<Self> {
-        // Appended: a program that is started again goes on where it stopped.
-        let output = File::options().create(true).append(true).open(&log)?;
+        let output = append(&log)?;
+        Self::spawn(program, args, output, log)
+    }
+
+    /// [`Child::start`] with a file of its own for what it prints on stdout.
+    ///
+    /// # Errors
+    /// As [`Child::start`].
+    pub fn start_apart(
+        program: &Path,
+        args: impl IntoIterator<Item = impl AsRef<OsStr>>,
+        stdout: &Path,
+        log: PathBuf,
+    ) -> io::Result<Self> {
+        Self::spawn(program, args, append(stdout)?, log)
+    }
+
+    fn spawn(
+        program: &Path,
+        args: impl IntoIterator<Item = impl AsRef<OsStr>>,
+        stdout: File,
+        log: PathBuf,
+    ) -> io::Result<Self> {
         let pid_file = log.with_extension("pid");
         let _ = std::fs::remove_file(&pid_file);
         let mut watchdog = Command::new("sh")
@@ -56,8 +80,8 @@ impl Child {
             .args(args)
             .env("CHILD_PID_FILE", &pid_file)
             .stdin(Stdio::piped())
-            .stdout(output.try_clone()?)
-            .stderr(output)
+            .stdout(stdout)
+            .stderr(append(&log)?)
             // Ctrl-C in the terminal is for the lab, which tears down in its own order.
             .process_group(0)
             .spawn()?;
@@ -80,6 +104,14 @@ impl Child {
         matches!(self.watchdog.try_wait(), Ok(None))
     }
 
+    /// How it ended, or nothing while it runs. A signal is an exit code beyond 128, as shells have it.
+    ///
+    /// # Errors
+    /// The system does not say.
+    pub fn exited(&mut self) -> io::Result<Option<ExitStatus>> {
+        self.watchdog.try_wait()
+    }
+
     /// Waits until it has ended by itself; whether it did within `limit`.
     pub async fn ended(&mut self, limit: Duration) -> bool {
         timeout(limit, self.watchdog.wait()).await.is_ok()
@@ -96,4 +128,9 @@ impl Child {
     pub fn log(&self) -> String {
         std::fs::read(&self.log).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
     }
+}
+
+/// A program that is started again goes on where it stopped.
+fn append(log: &Path) -> io::Result<File> {
+    File::options().create(true).append(true).open(log)
 }

@@ -8,10 +8,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use tempfile::TempDir;
 use tokio::time::{Instant, sleep};
 
 use crate::child::Child;
+use crate::scratch::Scratch;
 use config::Config;
 use stats::{CutSession, ServerLine};
 
@@ -53,7 +53,7 @@ impl HaProxyError {
 #[derive(Debug)]
 pub struct HaProxy {
     child: Child,
-    folder: TempDir,
+    folder: Scratch,
 }
 
 impl HaProxy {
@@ -64,7 +64,7 @@ impl HaProxy {
     pub async fn start(config: &Config) -> Result<Self, HaProxyError> {
         let io = |what| move |source| HaProxyError::Io { what, source };
         let binary = find().ok_or(HaProxyError::Missing)?;
-        let folder = TempDir::with_prefix("ea-haproxy-").map_err(io("the run's folder cannot be made"))?;
+        let folder = Scratch::new("haproxy").map_err(io("the run's folder cannot be made"))?;
         let file = folder.path().join("haproxy.cfg");
         std::fs::write(&file, config.render(folder.path()))
             .map_err(io("the configuration cannot be written"))?;

@@ -18,6 +18,7 @@ pub mod resolvers;
 pub mod runner;
 pub mod sample;
 pub mod score;
+pub mod scratch;
 pub mod sweep;
 pub mod trust;
 pub mod watch;

