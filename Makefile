@@ -36,7 +36,7 @@ bench: ## ratios against peers in one run (needs dnsperf and the test servers; `
 
 bench-sidecar: sidecar ## the drain sidecar beside a Go peer, and what each order loses (needs Go, haproxy)
 	DRAIN_SIDECAR_BIN=$(CURDIR)/target/$$(uname -m)-unknown-linux-gnu/sidecar/drain-sidecar cargo bench -p drain-sidecar --bench health
-	cargo bench -p egress-audit-tests --bench lost
+	cargo bench -p egress-audit-tests --bench lag --bench lost
 
 image: ## a container image from scratch as an OCI archive, without a container engine
 	scripts/image

@@ -1,5 +1,6 @@
 //! The sidecar beside a minimal Go peer (`tests/peers/hc`) in one run: health requests per second of CPU time, memory
-//! at rest, size, and how long after the last request the health answer flips. Prints figures and ratios, no verdict.
+//! at rest, size, and how long after an admin says zero the health answer flips (`lag` in `tests/` measures that with a
+//! real Envoy). Prints figures and ratios, no verdict.
 //!
 //! `cargo bench -p drain-sidecar --bench health` (needs Go and `/proc`). `DRAIN_SIDECAR_BIN` measures another build, as
 //! `make bench-sidecar` does with the static one of the image; the C library's pages are half of what rests otherwise.
@@ -25,12 +26,19 @@ const TICKS: f64 = 100.0;
 
 fn main() -> anyhow::Result<()> {
     let admin = FakeEnvoy::start()?;
-    let ours = Server::sidecar(&admin, &[])?;
+    let ordinary = Path::new(env!("CARGO_BIN_EXE_drain-sidecar"));
+    let given = std::env::var_os("DRAIN_SIDECAR_BIN").map(PathBuf::from);
+    let binary = given.as_deref().unwrap_or(ordinary);
+    let ours = Server::sidecar(binary, &admin, &[])?;
+    let dynamic = Server::sidecar(ordinary, &admin, &[])?;
     let peer = Server::go()?;
     std::thread::sleep(Duration::from_secs(3));
     say(&format!("binary: ours {} KiB, peer {} KiB", ours.size()? / 1024, peer.size()? / 1024));
     let (a, b) = (ours.rss_kib()?, peer.rss_kib()?);
     say(&format!("RSS at rest: ours {a} KiB, peer {b} KiB, ratio {:.2}", ratio(a, b)));
+    let c = dynamic.rss_kib()?;
+    say(&format!("RSS at rest of the ordinary build, with its C library: {c} KiB, ratio {:.2}", ratio(c, b)));
+    drop(dynamic);
     for (name, keep_alive) in [("one connection per check", false), ("kept connections", true)] {
         // Taken in turn, so that what else the machine does hits both alike.
         let mut rounds: Vec<(f64, f64)> = Vec::new();
@@ -45,9 +53,12 @@ fn main() -> anyhow::Result<()> {
     say(&format!("RSS after load: ours {a} KiB, peer {b} KiB, ratio {:.2}", ratio(a, b)));
     for (name, args) in [
         ("ours", &["--order=seed"][..]),
-        ("a poll every 2 s", &["--order=seed", "--poll-interval=2s", "--fast-poll=2s", "--zero-samples=1"]),
+        (
+            "ours with a poll every 2 s",
+            &["--order=seed", "--poll-interval=2s", "--fast-poll=2s", "--zero-samples=1"],
+        ),
     ] {
-        let lags = flip_lags(&admin, args)?;
+        let lags = flip_lags(binary, &admin, args)?;
         let worst = lags.iter().copied().fold(0.0, f64::max);
         let middle = median(lags.into_iter());
         say(&format!("last request -> health flips, {name}: median {middle:.0} ms, worst {worst:.0} ms"));
@@ -96,10 +107,8 @@ struct Server {
 }
 
 impl Server {
-    fn sidecar(admin: &FakeEnvoy, args: &[&str]) -> anyhow::Result<Self> {
-        let given = std::env::var_os("DRAIN_SIDECAR_BIN").map(PathBuf::from);
-        let binary = given.unwrap_or_else(|| PathBuf::from(env!("CARGO_BIN_EXE_drain-sidecar")));
-        let mut process = Command::new(&binary)
+    fn sidecar(binary: &Path, admin: &FakeEnvoy, args: &[&str]) -> anyhow::Result<Self> {
+        let mut process = Command::new(binary)
             .args(["serve", "--public=127.0.0.1:0", "--control=127.0.0.1:0"])
             .arg(format!("--admin=http://{}", admin.addr))
             .args(args)
@@ -115,6 +124,7 @@ impl Server {
             if line["event"] == "listening" {
                 std::thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
                 let at = |key: &str| line[key].as_str().context("an address")?.parse().context("an address");
+                let binary = binary.to_owned();
                 return Ok(Self { process, binary, health: at("public")?, control: at("control")? });
             }
         }
@@ -233,10 +243,10 @@ fn probe(stream: &mut TcpStream, keep_alive: bool) -> anyhow::Result<u16> {
 }
 
 /// Milliseconds from the moment that Envoy has nothing left to the first 503, over many drains of one process.
-fn flip_lags(admin: &FakeEnvoy, args: &[&str]) -> anyhow::Result<Vec<f64>> {
+fn flip_lags(binary: &Path, admin: &FakeEnvoy, args: &[&str]) -> anyhow::Result<Vec<f64>> {
     let args = [args, &["--lb-buffer=60s"]].concat();
     admin.active.store(1, Ordering::SeqCst);
-    let server = Server::sidecar(admin, &args)?;
+    let server = Server::sidecar(binary, admin, &args)?;
     let mut lags = Vec::new();
     for flip in 0..FLIPS {
         admin.active.store(1, Ordering::SeqCst);
