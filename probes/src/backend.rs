@@ -325,7 +325,8 @@ async fn serve_connection(
         let (identity, life) = (Arc::clone(&identity), Arc::clone(&life));
         async move { Ok::<_, std::convert::Infallible>(routes::answer(request, &identity, life)) }
     });
-    let server = auto::Builder::new(TokioExecutor::new());
+    let mut server = auto::Builder::new(TokioExecutor::new());
+    server.http2().enable_connect_protocol();
     // An error here is a client that left, which the ledger shows.
     let _ = server.serve_connection_with_upgrades(TokioIo::new(stream), service).await;
 }

@@ -12,7 +12,9 @@ use bytes::Bytes;
 use http_body_util::{BodyExt, Empty};
 use hyper::body::Incoming;
 use hyper::client::conn::{http1, http2};
-use hyper::{Request, Response};
+use hyper::ext::Protocol;
+use hyper::header::HeaderValue;
+use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -22,6 +24,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout_at};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::ServerName;
+use tokio_tungstenite::tungstenite::protocol::Role;
 
 use crate::backend::{HEADER_IP, HEADER_NAME};
 use crate::envoy::bootstrap::{HttpVersion, Layer};
@@ -181,19 +184,52 @@ impl Client {
         Ok((Box::new(stream), local))
     }
 
-    /// A WebSocket to `/ws`.
+    /// A WebSocket to `/ws`: an upgrade of HTTP/1.1, or an extended CONNECT (RFC 8441) of HTTP/2.
     ///
     /// # Errors
     /// As [`Client::open`], and an upgrade that is refused.
     pub async fn web_socket(&self) -> Result<WebSocket, Failure> {
         let deadline = Instant::now() + self.connect_timeout;
         let (stream, local) = self.dial(deadline).await?;
+        let opened = match self.http {
+            HttpVersion::H1 => timeout_at(deadline, self.upgrade(stream)).await,
+            HttpVersion::H2 => timeout_at(deadline, self.extended_connect(stream)).await,
+        };
+        let socket = opened.map_err(|_| Failure::ConnectTimeout)??;
+        Ok(WebSocket { socket, local })
+    }
+
+    async fn upgrade(&self, stream: Box<dyn Stream>) -> Result<Messages, Failure> {
         let scheme = if self.tls.is_some() { "wss" } else { "ws" };
         let url = format!("{scheme}://{}/ws", self.host);
-        let upgraded = timeout_at(deadline, tokio_tungstenite::client_async(url, stream)).await;
-        let upgraded = upgraded.map_err(|_| Failure::ConnectTimeout)?;
-        let (socket, _) = upgraded.map_err(|error| Failure::NoAnswer { said: error.to_string() })?;
-        Ok(WebSocket { socket, local })
+        let upgraded = tokio_tungstenite::client_async(url, stream).await;
+        Ok(upgraded.map_err(|error| Failure::NoAnswer { said: error.to_string() })?.0)
+    }
+
+    async fn extended_connect(&self, stream: Box<dyn Stream>) -> Result<Messages, Failure> {
+        let failed = |error: hyper::Error| Failure::of_request(&error);
+        let (mut sender, connection) =
+            http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.map_err(failed)?;
+        // Ends with the stream of the socket, which is its last.
+        tokio::spawn(async move { drop(connection.await) });
+        let request = |method, path| {
+            let uri = format!("https://{}{path}", self.host);
+            Request::builder().method(method).uri(uri).body(Empty::<Bytes>::new())
+        };
+        let said = |error: hyper::http::Error| Failure::NoAnswer { said: error.to_string() };
+        // The other side says in its first frames that it knows extended CONNECT; they are in with an answer.
+        let first = request(Method::GET, "/").map_err(said)?;
+        sender.send_request(first).await.map_err(failed)?.into_body().collect().await.map_err(failed)?;
+        let mut connect = request(Method::CONNECT, "/ws").map_err(said)?;
+        connect.extensions_mut().insert(Protocol::from_static("websocket"));
+        connect.headers_mut().insert("sec-websocket-version", HeaderValue::from_static("13"));
+        let response = sender.send_request(connect).await.map_err(failed)?;
+        if response.status() != StatusCode::OK {
+            return Err(Failure::NoAnswer { said: format!("CONNECT was answered {}", response.status()) });
+        }
+        let upgraded: Box<dyn Stream> =
+            Box::new(TokioIo::new(hyper::upgrade::on(response).await.map_err(failed)?));
+        Ok(Messages::from_raw_socket(upgraded, Role::Client, None).await)
     }
 }
 
@@ -279,9 +315,11 @@ async fn read(response: Response<Incoming>, deadline: Instant, exchange: &mut Ex
     }
 }
 
+type Messages = tokio_tungstenite::WebSocketStream<Box<dyn Stream>>;
+
 /// A WebSocket and the local end of its connection.
 pub struct WebSocket {
-    socket: tokio_tungstenite::WebSocketStream<Box<dyn Stream>>,
+    socket: Messages,
     local: SocketAddr,
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use policies::platform::{Behaviour, NEW_DNS_GUARD, Platform};
 
+use crate::envoy::EnvoyVersion;
 use crate::envoy::bootstrap::{Discovery, HttpVersion, Layer};
 use crate::evidence::{Cell, Evidence};
 use crate::lab::{Bench, Plan};
@@ -100,9 +101,14 @@ pub fn find(id: &str) -> Option<&'static Experiment> {
 }
 
 /// Whether this cell's Envoy is known to do so.
-pub(crate) fn is_known(cell: &Cell, behaviour: Behaviour) -> bool {
-    let mut platform = Platform { envoy_version: cell.envoy.to_string().parse().ok(), ..Platform::default() };
-    if cell.old_dns {
+fn is_known(cell: &Cell, behaviour: Behaviour) -> bool {
+    is_known_of(cell.envoy, cell.old_dns, behaviour)
+}
+
+/// Whether an Envoy, with the DNS implementation of 1.38 or its own, is known to do so.
+pub(crate) fn is_known_of(envoy: EnvoyVersion, old_dns: bool, behaviour: Behaviour) -> bool {
+    let mut platform = Platform { envoy_version: envoy.to_string().parse().ok(), ..Platform::default() };
+    if old_dns {
         platform.guards.insert(NEW_DNS_GUARD.to_owned(), false);
     }
     platform.behaves(behaviour)

@@ -1,14 +1,17 @@
 //! The platform's table of behaviours, measured again: versions come in, one small cell per behaviour and version is
-//! run, and what was seen goes out beside what `policies` says. Called by `lab matrix` and by the test that compares.
+//! run, or Envoy is asked what it thinks of a configuration, and what was seen goes out beside what `policies` says.
+//! Called by `lab matrix` and by the test that compares.
 
 use policies::platform::Behaviour;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 use crate::envoy::bootstrap::{Discovery, HttpVersion, Layer};
+use crate::envoy::process::opinion;
 use crate::envoy::{Binary, EnvoyVersion};
 use crate::evidence::{Cell, Evidence, Table, Topology, Verdict};
-use crate::experiments::{find, is_known};
+use crate::experiments::{find, is_known_of};
 use crate::runner::Job;
 
 /// Where a behaviour can be seen: experiment, resolution, path, variant and control.
@@ -27,6 +30,69 @@ const PLACES: &[Place] = {
         (B::LogicalForgetsEjection, "ejection-memory", Logical, L4, None, None),
     ]
 };
+
+/// A behaviour that shows in what Envoy says of a configuration: no cell has to run.
+struct Question {
+    behaviour: Behaviour,
+    /// Fields of a cluster.
+    cluster: fn() -> Value,
+    /// Taken or refused, and the warnings.
+    holds: fn(bool, &str) -> bool,
+}
+
+const QUESTIONS: &[Question] = &[
+    Question {
+        behaviour: Behaviour::AlwaysEjectOneHostExists,
+        cluster: || json!({ "type": "STATIC", "outlier_detection": { "always_eject_one_host": true } }),
+        // A field that it does not know is an error.
+        holds: |taken, _| taken,
+    },
+    Question {
+        behaviour: Behaviour::ClusterDnsFieldsDeprecated,
+        cluster: || json!({ "type": "STRICT_DNS", "dns_refresh_rate": "60s", "respect_dns_ttl": true, "dns_jitter": "0.1s" }),
+        holds: |_, said| {
+            let warned = |field| {
+                said.contains(&format!("deprecated option 'envoy.config.cluster.v3.Cluster.{field}'"))
+            };
+            ["dns_refresh_rate", "respect_dns_ttl", "dns_jitter"].into_iter().all(warned)
+        },
+    },
+];
+
+/// One question to one Envoy.
+pub struct Answer {
+    behaviour: Behaviour,
+    envoy: EnvoyVersion,
+    holds: bool,
+}
+
+/// Asks every Envoy every question. What it does not answer is missing, and so is all that is said by one that takes a
+/// field that there is not.
+pub async fn ask(binaries: &[Binary]) -> Vec<Answer> {
+    let mut answers = Vec::new();
+    for binary in binaries {
+        let nonsense = json!({ "type": "STATIC", "outlier_detection": { "no_such_field": true } });
+        if !matches!(opinion(binary, &with_cluster(nonsense)).await, Ok((false, _))) {
+            continue;
+        }
+        for Question { behaviour, cluster, holds } in QUESTIONS {
+            if let Ok((taken, said)) = opinion(binary, &with_cluster(cluster())).await {
+                answers.push(Answer {
+                    behaviour: *behaviour,
+                    envoy: binary.version,
+                    holds: holds(taken, &said),
+                });
+            }
+        }
+    }
+    answers
+}
+
+fn with_cluster(mut cluster: Value) -> Value {
+    cluster["name"] = json!("asked");
+    cluster["load_assignment"] = json!({ "cluster_name": "asked" });
+    json!({ "static_resources": { "clusters": [cluster] } })
+}
 
 /// What each version was seen to do.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -103,26 +169,36 @@ fn cell(&(_, _, resolution, path, variant, control): &Place, column: Column) -> 
     }
 }
 
+impl Row {
+    fn of(behaviour: Behaviour, columns: &[Column], measured: impl Fn(Column) -> Option<bool>) -> Self {
+        let seen = |&column: &Column| Seen {
+            measured: measured(column),
+            known: is_known_of(column.envoy, column.old_dns, behaviour),
+        };
+        Self { behaviour, what: behaviour.row().what.to_owned(), cells: columns.iter().map(seen).collect() }
+    }
+}
+
 impl Matrix {
-    /// Sets what was seen beside what is known.
+    /// Sets what was seen and answered beside what is known.
     #[must_use]
-    pub fn of(binaries: &[Binary], evidence: &[Evidence]) -> Self {
+    pub fn of(binaries: &[Binary], evidence: &[Evidence], answers: &[Answer]) -> Self {
         let columns: Vec<Column> = binaries.iter().flat_map(|binary| columns(binary.version)).collect();
-        let rows = PLACES.iter().map(|place| {
-            let seen = |&column: &Column| {
+        let ran = PLACES.iter().map(|place| {
+            Row::of(place.0, &columns, |column| {
                 let cell = cell(place, column);
                 let found = evidence.iter().find(|e| e.experiment == place.1 && e.cell == cell);
-                let conclusive = found.filter(|evidence| evidence.verdict != Verdict::Inconclusive);
-                let measured = conclusive.and_then(|e| e.seen.iter().find(|seen| seen.behaviour == place.0));
-                Seen { measured: measured.map(|seen| seen.holds), known: is_known(&cell, place.0) }
-            };
-            Row {
-                behaviour: place.0,
-                what: place.0.row().what.to_owned(),
-                cells: columns.iter().map(seen).collect(),
-            }
+                let conclusive = found.filter(|evidence| evidence.verdict != Verdict::Inconclusive)?;
+                conclusive.seen.iter().find(|seen| seen.behaviour == place.0).map(|seen| seen.holds)
+            })
         });
-        let rows = rows.collect();
+        let asked = QUESTIONS.iter().map(|Question { behaviour, .. }| {
+            Row::of(*behaviour, &columns, |column| {
+                let of = |answer: &&Answer| (answer.behaviour, answer.envoy) == (*behaviour, column.envoy);
+                answers.iter().find(of).map(|answer| answer.holds)
+            })
+        });
+        let rows = ran.chain(asked).collect();
         Self { columns, rows }
     }
 

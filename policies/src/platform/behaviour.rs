@@ -84,7 +84,24 @@ pub const BEHAVIOURS: &[BehaviourRow] = &[
         what: "always_eject_one_host allows one ejection whatever the percentage; a DestinationRule cannot set it",
         since: Version::new(1, 31),
         guard: None,
-        evidence: &[Citation::thread("https://github.com/envoyproxy/envoy/pull/34796")],
+        evidence: &[
+            Citation::thread("https://github.com/envoyproxy/envoy/pull/34796"),
+            Citation::lab("matrix"),
+        ],
+    },
+    BehaviourRow {
+        behaviour: Behaviour::ClusterDnsFieldsDeprecated,
+        what: "dns_refresh_rate, respect_dns_ttl and dns_jitter of a Cluster are deprecated in favour of DnsCluster",
+        // The oldest release that could be asked; it warns already.
+        since: Version::new(1, 36),
+        guard: None,
+        evidence: &[
+            Citation::docs(
+                "https://www.envoyproxy.io/docs/envoy/latest/api-v3/extensions/clusters/dns/v3/dns_cluster.proto",
+            ),
+            Citation::docs(ISTIO_CLUSTER),
+            Citation::lab("matrix"),
+        ],
     },
     BehaviourRow {
         behaviour: Behaviour::LogicalFlipRecorded,
@@ -117,18 +134,6 @@ pub const BEHAVIOURS: &[BehaviourRow] = &[
         since: Version::new(1, 39),
         guard: Some(NEW_DNS_GUARD),
         evidence: &[Citation::thread(MERGED_DNS), Citation::lab("ejection-memory")],
-    },
-    BehaviourRow {
-        behaviour: Behaviour::ClusterDnsFieldsDeprecated,
-        what: "dns_refresh_rate, respect_dns_ttl and dns_jitter of a Cluster are deprecated in favour of DnsCluster",
-        since: Version::new(1, 40),
-        guard: None,
-        evidence: &[
-            Citation::docs(
-                "https://www.envoyproxy.io/docs/envoy/latest/api-v3/extensions/clusters/dns/v3/dns_cluster.proto",
-            ),
-            Citation::docs(ISTIO_CLUSTER),
-        ],
     },
 ];
 

@@ -11,6 +11,7 @@ use futures_util::{SinkExt, StreamExt, stream};
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
 use hyper::body::{Frame, Incoming};
+use hyper::ext::Protocol;
 use hyper::header::{
     CONNECTION, CONTENT_LENGTH, HeaderValue, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, UPGRADE,
 };
@@ -134,15 +135,18 @@ fn status(identity: &Identity, code: f64) -> Response<Body> {
     with_status(code, hello(identity))
 }
 
-/// Upgrades and echoes; the first message is the backend's own name and address.
+/// Upgrades and echoes; the first message is the backend's own name and address. Over HTTP/2 the request is an extended
+/// CONNECT, which is agreed to with 200 and no key.
 fn web_socket(
     mut request: Request<Incoming>,
     identity: &Identity,
     life: Arc<impl Send + Sync + 'static>,
 ) -> Response<Body> {
-    let Some(key) = request.headers().get(SEC_WEBSOCKET_KEY).cloned() else {
+    let key = request.headers().get(SEC_WEBSOCKET_KEY).cloned();
+    let extended = request.extensions().get::<Protocol>().is_some_and(|it| it.as_str() == "websocket");
+    if key.is_none() && !extended {
         return with_status(StatusCode::UPGRADE_REQUIRED, text("speak WebSocket here\n"));
-    };
+    }
     let greeting = format!("{} {}", identity.name, identity.addr);
     let upgrade = hyper::upgrade::on(&mut request);
     let mut alive = identity.alive.clone();
@@ -153,6 +157,7 @@ fn web_socket(
         }
         drop(life);
     });
+    let Some(key) = key else { return Response::new(text("")) };
     let mut response = with_status(StatusCode::SWITCHING_PROTOCOLS, text(""));
     response.headers_mut().insert(CONNECTION, HeaderValue::from_static("Upgrade"));
     response.headers_mut().insert(UPGRADE, HeaderValue::from_static("websocket"));

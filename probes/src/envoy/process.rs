@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Output, Stdio};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -235,19 +235,36 @@ impl Envoy {
 }
 
 /// `--mode validate`: the place where Envoy says what it dislikes in one sentence.
-async fn validate(binary: &Binary, file: &PathBuf) -> Result<(), EnvoyError> {
-    let output = Command::new(&binary.path)
-        .args(["--mode", "validate", "--log-level", "error", "--config-path"])
+async fn validate(binary: &Binary, file: &Path) -> Result<(), EnvoyError> {
+    let output = ask(binary, file, "error").await?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(EnvoyError::Refused { said: essence(&String::from_utf8_lossy(&output.stderr)) })
+}
+
+/// What Envoy says of a configuration that it is not to run: whether it takes it, and its warnings.
+///
+/// # Errors
+/// It cannot be asked.
+pub(crate) async fn opinion(binary: &Binary, config: &Value) -> Result<(bool, String), EnvoyError> {
+    let io = |source| EnvoyError::Io { what: "the configuration cannot be written", source };
+    let folder = Scratch::new("opinion").map_err(io)?;
+    let file = folder.path().join("envoy.json");
+    std::fs::write(&file, config.to_string()).map_err(io)?;
+    let output = ask(binary, &file, "warning").await?;
+    Ok((output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned()))
+}
+
+async fn ask(binary: &Binary, file: &Path, level: &str) -> Result<Output, EnvoyError> {
+    Command::new(&binary.path)
+        .args(["--mode", "validate", "--log-level", level, "--config-path"])
         .arg(file)
         .stdin(Stdio::null())
         .kill_on_drop(true)
         .output()
         .await
-        .map_err(|source| EnvoyError::Io { what: "Envoy cannot be started", source })?;
-    if output.status.success() {
-        return Ok(());
-    }
-    Err(EnvoyError::Refused { said: essence(&String::from_utf8_lossy(&output.stderr)) })
+        .map_err(|source| EnvoyError::Io { what: "Envoy cannot be started", source })
 }
 
 fn read_admin_address(file: &Path) -> Option<SocketAddr> {

@@ -7,7 +7,6 @@ use tokio::time::{Instant, sleep};
 
 use super::{Axes, BOTH_HTTP, BOTH_PATHS, BOTH_RESOLUTIONS, Control, Experiment, flip_is_recorded};
 use crate::client::{Client, Exchange};
-use crate::envoy::bootstrap::HttpVersion;
 use crate::evidence::{Cell, Exhibits, Judgement, Snapshot, Table};
 use crate::lab::{Bench, LabError, Plan};
 
@@ -20,8 +19,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
         paths: BOTH_PATHS,
         http: BOTH_HTTP,
         variants: &["response", "websocket"],
-        // A WebSocket here is an HTTP/1.1 upgrade.
-        fits: |cell| !(is_web_socket(cell) && cell.http == HttpVersion::H2),
+        fits: |_| true,
     },
     controls: &[Control {
         name: BACKEND_DIES,

@@ -88,7 +88,7 @@ pub(super) async fn matrix(args: &EnvoyArgs, console: &mut Console) -> anyhow::R
     let binaries = chosen(&args.envoy, console).await?;
     let (evidence, whole) = side_by_side(matrix::jobs(&binaries), args, console).await;
     let mut report = report("lab matrix", args, &binaries);
-    report.matrix = Some(Matrix::of(&binaries, &evidence));
+    report.matrix = Some(Matrix::of(&binaries, &evidence, &matrix::ask(&binaries).await));
     report.evidence = evidence;
     finish(&report, whole, args, console)
 }

@@ -182,7 +182,8 @@ fn tls_socket(common: &Value, sni: &str) -> Value {
 fn http_options(proxy: &Proxy<'_>) -> Value {
     let version = match proxy.http {
         HttpVersion::H1 => json!({ "http_protocol_options": {} }),
-        HttpVersion::H2 => json!({ "http2_protocol_options": {} }),
+        // A WebSocket over HTTP/2 is an extended CONNECT (RFC 8441).
+        HttpVersion::H2 => json!({ "http2_protocol_options": { "allow_connect": true } }),
     };
     let mut options = json!({
         "@type": "type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions",

@@ -70,6 +70,7 @@ fn http_manager(proxy: &Proxy<'_>) -> Value {
             "codec_type": "AUTO",
             "stream_idle_timeout": "0s",
             "upgrade_configs": [{ "upgrade_type": "websocket" }],
+            "http2_protocol_options": { "allow_connect": true },
             "access_log": access_log(),
             "route_config": { "name": "443", "virtual_hosts": [{
                 "name": proxy.host, "domains": ["*"], "routes": [route],
