@@ -7,6 +7,7 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 use harness::{egress_audit, eventually};
@@ -44,15 +45,18 @@ async fn a_refused_configuration_and_a_crash_at_start_are_told_in_envoys_words()
     assert_eq!((status.as_str(), said.as_str()), ("signal 11", "[critical] out of luck"));
 }
 
-/// The program in a folder for temporary files of its own, by which its children are known.
+/// The program in a folder for temporary files, by which its children are known.
 struct Run {
     child: Child,
-    folder: tempfile::TempDir,
+    folder: Arc<tempfile::TempDir>,
 }
 
 impl Run {
     fn start(args: &[&str], envoy: &Path) -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        Self::start_in(Arc::new(tempfile::tempdir().unwrap()), args, envoy)
+    }
+
+    fn start_in(folder: Arc<tempfile::TempDir>, args: &[&str], envoy: &Path) -> Self {
         let child = egress_audit()
             .args(args)
             .env("TMPDIR", folder.path())
@@ -98,16 +102,50 @@ async fn nothing_outlives_a_lab_however_it_ends() {
     let envoy = binaries(&[NEW]).await.unwrap().remove(0).path;
     for signal in [Signal::INT, Signal::TERM, Signal::KILL] {
         let mut run = Run::start(&["lab", "up", "--resolution", "strict"], &envoy);
-        let mut lines = BufReader::new(run.child.stdout.take().unwrap()).lines();
         // The addresses are printed once all is up.
-        assert!(lines.next().unwrap().unwrap().contains("STRICT"));
+        assert!(lines_of(&mut run).next().unwrap().unwrap().contains("STRICT"));
         assert!(run.descendants().len() >= 2, "two Envoys are up");
         run.signal(signal);
         run.child.wait().unwrap();
         eventually(PATIENCE, "every child to be gone", || run.gone()).unwrap();
-        if signal != Signal::KILL {
-            let left: Vec<_> = std::fs::read_dir(run.folder.path()).unwrap().collect();
-            assert!(left.is_empty(), "{signal:?} left {left:?}");
+        if signal == Signal::KILL {
+            // Nobody was left to remove the files: the next lab does.
+            assert_ne!(left(&run), Vec::<PathBuf>::new());
+            let next =
+                Run::start_in(Arc::clone(&run.folder), &["lab", "up", "--resolution", "strict"], &envoy);
+            run = next;
+            lines_of(&mut run).next().unwrap().unwrap();
+            run.signal(Signal::INT);
+            run.child.wait().unwrap();
+            eventually(PATIENCE, "every child to be gone", || run.gone()).unwrap();
+        }
+        assert_eq!(left(&run), Vec::<PathBuf>::new(), "{signal:?}");
+    }
+}
+
+fn left(run: &Run) -> Vec<PathBuf> {
+    std::fs::read_dir(run.folder.path()).unwrap().map(|entry| entry.unwrap().path()).collect()
+}
+
+fn lines_of(run: &mut Run) -> impl Iterator<Item = std::io::Result<String>> + use<> {
+    BufReader::new(run.child.stdout.take().unwrap()).lines()
+}
+
+/// Two labs at once, with their files in one place: both come to their verdict, and each removes its own.
+#[tokio::test(flavor = "multi_thread")]
+async fn two_labs_at_once_do_not_disturb_each_other() {
+    let envoy = binaries(&[NEW]).await.unwrap().remove(0).path;
+    let args = ["lab", "run", "flip-record", "--stream", "4s", "--path", "l4", "-o", "json"];
+    let first = Run::start(&args, &envoy);
+    let second = Run::start_in(Arc::clone(&first.folder), &args, &envoy);
+    for mut run in [first, second] {
+        let mut text = String::new();
+        std::io::Read::read_to_string(&mut run.child.stdout.take().unwrap(), &mut text).unwrap();
+        assert_eq!(run.child.wait().unwrap().code(), Some(0), "{text}");
+        let report: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(report["evidence"].as_array().unwrap().len(), 3, "two resolutions and a control");
+        if Arc::strong_count(&run.folder) == 1 {
+            assert_eq!(left(&run), Vec::<PathBuf>::new());
         }
     }
 }

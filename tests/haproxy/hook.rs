@@ -42,6 +42,24 @@ async fn hooks_join_one_drain_and_sigterm_waits_for_it() {
     assert_eq!(begun, 1);
 }
 
+/// A port that is taken is named, with the flags that choose another.
+#[tokio::test]
+async fn a_taken_port_is_named() {
+    let plan = plan(&[]).await;
+    let holder = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = holder.local_addr().unwrap();
+    let output = std::process::Command::new(&plan.sidecar)
+        .args(["serve", "--control=127.0.0.1:0", &format!("--public={taken}")])
+        .output()
+        .unwrap();
+    drop(holder);
+    let line: Value = serde_json::from_slice(&output.stderr).unwrap();
+    assert_eq!((output.status.code(), &line["event"]), (Some(2), &"serve_failed".into()), "{line}");
+    let said = line["error"].as_str().unwrap();
+    assert!(said.contains(&taken.to_string()) && said.contains("in use"), "{line}");
+    assert!(line["hint"].as_str().unwrap().contains("--public"), "{line}");
+}
+
 /// The hook's wait is bounded by the drain's own deadline.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_hook_is_bounded_and_tells_what_was_left() {
