@@ -134,9 +134,14 @@ impl Serving {
             [&args[..], &["--state-file=/drain/state.json", "--lb-buffer=0s", "--fast-poll=10ms"]].concat();
         let mut process = container.command(&args).stderr(Stdio::piped()).spawn().unwrap();
         let mut log = BufReader::new(process.stderr.take().unwrap());
-        let mut said = String::new();
-        log.read_line(&mut said).unwrap();
-        let line: Value = serde_json::from_str(&said).unwrap_or_else(|_| panic!("not listening: {said}"));
+        let line = loop {
+            let mut said = String::new();
+            log.read_line(&mut said).unwrap();
+            let line: Value = serde_json::from_str(&said).unwrap_or_else(|_| panic!("not listening: {said}"));
+            if line["event"] == "listening" {
+                break line;
+            }
+        };
         std::thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
         let at = |key: &str| line[key].as_str().unwrap().parse().unwrap();
         Self { process, health: at("public"), control: at("control") }

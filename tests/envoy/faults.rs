@@ -3,10 +3,10 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests, outside of a test function")]
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Lines};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
+use std::process::{Child, ChildStdout, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -103,7 +103,8 @@ async fn nothing_outlives_a_lab_however_it_ends() {
     for signal in [Signal::INT, Signal::TERM, Signal::KILL] {
         let mut run = Run::start(&["lab", "up", "--resolution", "strict"], &envoy);
         // The addresses are printed once all is up.
-        assert!(lines_of(&mut run).next().unwrap().unwrap().contains("STRICT"));
+        let mut lines = lines_of(&mut run);
+        assert!(lines.next().unwrap().unwrap().contains("STRICT"));
         assert!(run.descendants().len() >= 2, "two Envoys are up");
         run.signal(signal);
         run.child.wait().unwrap();
@@ -114,7 +115,8 @@ async fn nothing_outlives_a_lab_however_it_ends() {
             let next =
                 Run::start_in(Arc::clone(&run.folder), &["lab", "up", "--resolution", "strict"], &envoy);
             run = next;
-            lines_of(&mut run).next().unwrap().unwrap();
+            lines = lines_of(&mut run);
+            lines.next().unwrap().unwrap();
             run.signal(Signal::INT);
             run.child.wait().unwrap();
             eventually(PATIENCE, "every child to be gone", || run.gone()).unwrap();
@@ -127,7 +129,8 @@ fn left(run: &Run) -> Vec<PathBuf> {
     std::fs::read_dir(run.folder.path()).unwrap().map(|entry| entry.unwrap().path()).collect()
 }
 
-fn lines_of(run: &mut Run) -> impl Iterator<Item = std::io::Result<String>> + use<> {
+/// Kept until the end: a program whose reader leaves ends in a way of its own.
+fn lines_of(run: &mut Run) -> Lines<BufReader<ChildStdout>> {
     BufReader::new(run.child.stdout.take().unwrap()).lines()
 }
 

@@ -161,7 +161,7 @@ async fn a_fault_cuts_where_503_is_all_there_is_to_say() {
 }
 
 /// An admin that says one thing to everyone; `hold` keeps the connection open afterwards, as a slow drip does.
-async fn fake_admin(said: &'static str, hold: bool) -> std::net::SocketAddr {
+pub(crate) async fn fake_admin(said: &'static str, hold: bool) -> std::net::SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let addr = listener.local_addr().unwrap();
     tokio::spawn(async move {

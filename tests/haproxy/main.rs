@@ -7,6 +7,7 @@ mod counting;
 mod experiment;
 mod faults;
 mod hook;
+mod listeners;
 mod orders;
 mod third;
 mod vanished;

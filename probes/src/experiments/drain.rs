@@ -276,6 +276,7 @@ pub fn judge(act: Act, options: &Options, measured: &Measured) -> Judgement {
         measured.cut,
         measured.repeated
     );
+    let bad_gateways = measured.shots.iter().filter(|shot| shot.status == Some(502)).count();
     let loses = match act.order {
         Order::Naive => true,
         Order::Seed => act.scenario.is_rolling(),
@@ -296,10 +297,14 @@ pub fn judge(act: Act, options: &Options, measured: &Measured) -> Judgement {
             let state = measured.resumed.as_deref().unwrap_or("unknown");
             checks.push((state == "DRAINING", format!("after the kill the sidecar was {state}")));
         }
-        Scenario::Rolling if loses => checks.push((refused > 0, "first requests got a 502".to_owned())),
+        Scenario::Rolling if loses => {
+            checks
+                .push((bad_gateways > 0, format!("{bad_gateways} first requests of a connection got a 502")));
+        }
         Scenario::RollingKept if loses => {
-            let silent = refused == 0 && connection_errors > 0;
-            checks.push((silent, "later requests of a connection got no status at all".to_owned()));
+            let silent = bad_gateways == 0 && connection_errors > 0;
+            let what = "later requests of a connection got no status";
+            checks.push((silent, format!("{connection_errors} {what}, {bad_gateways} a 502")));
         }
         Scenario::Rolling | Scenario::RollingKept => {}
     }

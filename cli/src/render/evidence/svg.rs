@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use probes::evidence::{Bars, Span, Timeline};
+use probes::evidence::{Bars, Mark, Span, Timeline};
 
 use super::html::text;
 
@@ -10,8 +10,8 @@ const WIDTH: f64 = 1000.0;
 /// Where the axis begins; lane names stand before it.
 const LEFT: f64 = 150.0;
 const LANE: f64 = 22.0;
-/// Room for the labels of marks, three rows of them.
-const TOP: f64 = 46.0;
+/// A row of labels of marks.
+const LABEL: f64 = 13.0;
 /// About the width of a letter at 11 px.
 const LETTER: f64 = 6.2;
 const COLOURS: [&str; 8] =
@@ -22,13 +22,15 @@ pub(super) fn timeline(timeline: &Timeline, out: &mut String) {
     if timeline.lanes.is_empty() || timeline.end_ms == 0 {
         return;
     }
-    let lanes = f64::from(u32::try_from(timeline.lanes.len()).unwrap_or(0));
-    let bottom = TOP + lanes * LANE;
     let x = |ms: u64| LEFT + (WIDTH - LEFT - 10.0) * ratio(ms, timeline.end_ms);
+    let (marks, rows) = labelled(&timeline.marks, &x);
+    let top = LABEL * rows + 7.0;
+    let lanes = f64::from(u32::try_from(timeline.lanes.len()).unwrap_or(0));
+    let bottom = top + lanes * LANE;
     let _ =
         write!(out, "<svg viewBox=\"0 0 {WIDTH} {}\" role=\"img\" aria-label=\"timeline\">", bottom + 20.0);
     let mut known: Vec<&str> = Vec::new();
-    let mut y = TOP;
+    let mut y = top;
     for lane in &timeline.lanes {
         let _ = write!(out, "<text x=\"0\" y=\"{}\">{}</text>", y + 15.0, text(&lane.name));
         for span in &lane.spans {
@@ -36,11 +38,9 @@ pub(super) fn timeline(timeline: &Timeline, out: &mut String) {
         }
         y += LANE;
     }
-    for (number, mark) in timeline.marks.iter().enumerate() {
-        let at = x(mark.at_ms);
-        let row = 12.0 + 13.0 * f64::from(u32::try_from(number % 3).unwrap_or(0));
-        // A label that would leave the drawing stands before its line.
-        let anchor = if at > WIDTH - 120.0 { "end" } else { "start" };
+    for Labelled { mark, at, before, row } in marks {
+        let anchor = if before { "end" } else { "start" };
+        let row = LABEL * (row + 1.0) - 1.0;
         let _ = write!(
             out,
             "<line x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{row}\" y2=\"{bottom}\" stroke=\"currentColor\" \
@@ -51,6 +51,35 @@ pub(super) fn timeline(timeline: &Timeline, out: &mut String) {
     }
     axis(timeline.end_ms, bottom, &x, out);
     out.push_str("</svg>\n");
+}
+
+/// A mark, where its line stands, and where its label does.
+struct Labelled<'a> {
+    mark: &'a Mark,
+    at: f64,
+    /// A label that would leave the drawing stands before its line.
+    before: bool,
+    row: f64,
+}
+
+/// Each label in the first row in which it does not run into another; and how many rows there are.
+fn labelled<'a>(marks: &'a [Mark], x: &impl Fn(u64) -> f64) -> (Vec<Labelled<'a>>, f64) {
+    let mut marks: Vec<&Mark> = marks.iter().collect();
+    marks.sort_by_key(|mark| mark.at_ms);
+    let mut ends: Vec<f64> = Vec::new();
+    let placed = marks.into_iter().map(|mark| {
+        let at = x(mark.at_ms);
+        let letters = f64::from(u32::try_from(mark.label.chars().count()).unwrap_or(u32::MAX));
+        let width = letters * LETTER + 8.0;
+        let before = at + width > WIDTH;
+        let from = if before { at - width } else { at };
+        let row = ends.iter().position(|end| *end <= from).unwrap_or(ends.len());
+        ends.resize(ends.len().max(row + 1), 0.0);
+        ends[row] = from + width;
+        Labelled { mark, at, before, row: f64::from(u32::try_from(row).unwrap_or(0)) }
+    });
+    let placed: Vec<_> = placed.collect();
+    (placed, f64::from(u32::try_from(ends.len()).unwrap_or(0)))
 }
 
 fn rect(span: &Span, x: &impl Fn(u64) -> f64, y: f64, colour: &str, out: &mut String) {
@@ -132,4 +161,25 @@ pub(super) fn bars(bars: &Bars, out: &mut String) {
 fn ratio(part: u64, whole: u64) -> f64 {
     let small = |ms: u64| f64::from(u32::try_from(ms).unwrap_or(u32::MAX));
     small(part) / small(whole)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_that_would_run_into_each_other_stand_in_rows_of_their_own() {
+        let marks = [(900, "at the very end"), (100, "flip"), (101, "listed"), (500, "later")];
+        let marks = marks.map(|(at_ms, label)| Mark { at_ms, label: label.to_owned() });
+        let (placed, rows) = labelled(&marks, &|ms| f64::from(u32::try_from(ms).unwrap()) * 1.1);
+        let shown: Vec<_> = placed.iter().map(|it| (it.mark.label.as_str(), it.row, it.before)).collect();
+        let known = [
+            ("flip", 0.0, false),
+            ("listed", 1.0, false),
+            ("later", 0.0, false),
+            ("at the very end", 0.0, true),
+        ];
+        assert_eq!(shown, known);
+        assert!((rows - 2.0).abs() < f64::EPSILON);
+    }
 }
