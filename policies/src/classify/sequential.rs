@@ -14,7 +14,7 @@ use crate::observe::Draw;
 use crate::observe::pool::{Series, ratio, real};
 
 /// Draws that must hold an address, and their share, before it is set aside as a favourite.
-const FAVOURITE: (u32, f64) = (3, 0.4);
+const FAVOURITE: (u32, f64) = (4, 0.4);
 /// Draws of one authority this close are simultaneous, milliseconds.
 pub(crate) const AT_ONCE_MS: i64 = 1000;
 
