@@ -45,10 +45,10 @@ pub struct ResolverSpec {
     /// Answer from an expired entry where the zone fails (RFC 8767).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub serve_stale: Option<ServeStale>,
-    /// Longest time that an answer is cached, seconds.
+    /// Longest time that an answer is cached, and the greatest TTL that is shown, seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_ttl: Option<u32>,
-    /// Shortest time that an answer is cached, seconds.
+    /// Shortest time that an answer is cached, and the smallest TTL that a new answer shows, seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min_ttl: Option<u32>,
     /// Prefix under which AAAA is made up from A for names without one (DNS64, RFC 6147), such as `64:ff9b::/96`.
@@ -109,6 +109,13 @@ fn thirty() -> u32 {
 
 fn yes() -> bool {
     true
+}
+
+impl ResolverSpec {
+    /// A TTL within `min_ttl` and `max_ttl`.
+    fn bounded(&self, ttl: u32) -> u32 {
+        ttl.min(self.max_ttl.unwrap_or(u32::MAX)).max(self.min_ttl.unwrap_or(0))
+    }
 }
 
 impl Default for ResolverSpec {

@@ -1,5 +1,5 @@
 //! The scenario reference of the book is what the types say about themselves: written out from the schemas, whose
-//! texts are the doc comments. `UPDATE_BOOK=1 cargo test -p egress-audit-labdns --test reference` writes it anew.
+//! texts are the doc comments. `UPDATE_REFERENCE=1 cargo test -p egress-audit-labdns --test reference` writes it anew.
 #![expect(clippy::unwrap_used, reason = "tests, helpers included")]
 
 use std::collections::BTreeMap;
@@ -22,13 +22,13 @@ which is a file to start from:
 ```yaml
 ";
 
-const UPDATE: &str = "run: UPDATE_BOOK=1 cargo test -p egress-audit-labdns --test reference";
+const UPDATE: &str = "run: UPDATE_REFERENCE=1 cargo test -p egress-audit-labdns --test reference";
 
 #[test]
 fn the_chapter_in_the_book_is_current() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../book/src/reference/scenario.md");
     let chapter = chapter();
-    if std::env::var_os("UPDATE_BOOK").is_some() {
+    if std::env::var_os("UPDATE_REFERENCE").is_some() {
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(&path, &chapter).unwrap();
     }

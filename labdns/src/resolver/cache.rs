@@ -84,7 +84,7 @@ impl Cache {
         now: Duration,
         spec: &ResolverSpec,
     ) {
-        let ttl = ttl.min(spec.max_ttl.unwrap_or(u32::MAX)).max(spec.min_ttl.unwrap_or(0));
+        let ttl = spec.bounded(ttl);
         let grace = spec.serve_stale.map_or(Duration::ZERO, |serve| serve.r#for.get());
         let entries = self.entries.entry(name.clone()).or_default();
         entries.retain(|e| e.about != about && now < e.expires + grace);

@@ -155,7 +155,7 @@ impl Walk<'_> {
     /// Asks the zone, keeps what it says and answers with it; with an expired entry where the zone fails.
     fn ask(&mut self, name: &str, record_type: RecordType) -> Option<Step> {
         let query = Query { name, record_type, client: self.source, ecs: self.net };
-        let fresh = self.zone.answer(&query, self.now);
+        let mut fresh = self.zone.answer(&query, self.now);
         self.reply.effects.delay += fresh.effects.delay;
         let lost = fresh.effects.drop
             || fresh.effects.mangle.is_some()
@@ -167,6 +167,10 @@ impl Walk<'_> {
         if let Some(scope) = fresh.ecs_scope {
             let scope = scope.max(self.reply.ecs_scope.unwrap_or(0));
             self.reply.ecs_scope = Some(scope);
+        }
+        let ttls = fresh.chain.iter_mut().map(|link| &mut link.ttl);
+        for ttl in ttls.chain(fresh.addresses.iter_mut().map(|answer| &mut answer.ttl)) {
+            *ttl = self.spec.bounded(*ttl);
         }
         self.keep(name, record_type, &fresh);
         self.reply.rcode = fresh.rcode;
