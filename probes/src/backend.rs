@@ -71,6 +71,9 @@ impl BackendError {
             Self::NoPort { .. } => {
                 "too many ports are in use on this machine; end other labs and try again".to_owned()
             }
+            Self::Socket { what: "listen", .. } => {
+                "name an address of this machine and a port that is free".to_owned()
+            }
             Self::Socket { .. } => "the limit of open files may be too low (`ulimit -n`)".to_owned(),
             Self::Trust(_) => "this is a fault of the lab; please report it".to_owned(),
         }
@@ -185,6 +188,21 @@ impl Backends {
             all.push(backend);
         }
         Ok(Self { port, all, ledger })
+    }
+
+    /// One backend, called `name`, on an address of one's own: for a lab whose parts are pods.
+    ///
+    /// # Errors
+    /// The address cannot be bound.
+    pub async fn one(name: &str, addr: SocketAddr, trust: &Trust) -> Result<Self, BackendError> {
+        let tls = TlsAcceptor::from(Arc::new(trust.server()?));
+        let ledger = Arc::new(Ledger { start: Instant::now(), lives: Mutex::default() });
+        let failed = |source| BackendError::Socket { addr, what: "listen", source };
+        let listener = TcpListener::bind(addr).await.map_err(failed)?;
+        let addr = listener.local_addr().map_err(failed)?;
+        let mut backend = Backend { name: name.to_owned(), addr, state: State::Gone, tls };
+        backend.serve(0, listener, &ledger);
+        Ok(Self { port: addr.port(), all: vec![backend], ledger })
     }
 
     /// The port of all.

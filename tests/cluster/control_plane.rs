@@ -148,8 +148,8 @@ fn start_api_server(
         format!("--kubelet-client-certificate={}", file("api.crt")),
         format!("--kubelet-client-key={}", file("api.key")),
         format!("--token-auth-file={}", tokens.display()),
-        format!("--service-account-key-file={}", file("accounts.key")),
-        format!("--service-account-signing-key-file={}", file("accounts.key")),
+        format!("--service-account-key-file={}", file("api.crt")),
+        format!("--service-account-signing-key-file={}", file("api.key")),
         "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
         "--service-cluster-ip-range=10.96.0.0/16".to_owned(),
         "--authorization-mode=RBAC".to_owned(),
@@ -166,17 +166,19 @@ fn start_istiod(programs: &Path, dir: &Path) -> anyhow::Result<(Child, SocketAdd
     let home = dir.join("istiod");
     std::fs::create_dir(&home)?;
     let mesh = home.join("mesh.yaml");
-    // The providers of telemetry need filters that only Istio's own build of Envoy has.
-    std::fs::write(&mesh, "defaultProviders: {}\naccessLogFile: \"\"\n")?;
+    // Telemetry needs filters that only Istio's own build of Envoy has, and mutual TLS the agent.
+    std::fs::write(&mesh, "defaultProviders: {}\nenableAutoMtls: false\n")?;
     let (ads, https) = (free_port()?, free_port()?);
     let environment = [
         format!("POD_NAMESPACE={ROOT}"),
         "POD_NAME=istiod-0".to_owned(),
+        "REVISION=default".to_owned(),
         "CLUSTER_ID=Kubernetes".to_owned(),
         "INJECT_ENABLED=false".to_owned(),
         "VALIDATION_WEBHOOK_CONFIG_NAME=istio-validator".to_owned(),
         "ISTIOD_CUSTOM_HOST=localhost".to_owned(),
         "PILOT_ENABLE_METADATA_EXCHANGE=false".to_owned(),
+        "PILOT_ENABLE_ALPN_FILTER=false".to_owned(),
     ];
     let mut args: Vec<OsString> = vec!["-C".into(), home.clone().into()];
     args.extend(environment.map(OsString::from));
@@ -198,7 +200,7 @@ fn start_istiod(programs: &Path, dir: &Path) -> anyhow::Result<(Child, SocketAdd
     Ok((child, ads, https))
 }
 
-/// A CA, the API server's certificate, and the key of its service accounts.
+/// A CA and the API server's key pair, which also signs for service accounts.
 fn write_keys(dir: &Path) -> anyhow::Result<()> {
     let mut params = CertificateParams::new(Vec::new())?;
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -211,7 +213,6 @@ fn write_keys(dir: &Path) -> anyhow::Result<()> {
     std::fs::write(dir.join("ca.crt"), ca.pem())?;
     std::fs::write(dir.join("api.crt"), certificate.pem())?;
     std::fs::write(dir.join("api.key"), key.serialize_pem())?;
-    std::fs::write(dir.join("accounts.key"), KeyPair::generate()?.serialize_pem())?;
     Ok(())
 }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, ensure};
 use harness::egress_audit;
 use policies::audit::RULES;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::Test;
 use crate::control_plane::ControlPlane;
@@ -82,6 +82,29 @@ fn shipped_is_accepted(plane: &ControlPlane) -> anyhow::Result<()> {
         let yaml = serde_saphyr::to_string(document)?;
         plane.objects.accepts(&yaml).with_context(|| file.display().to_string())?;
     }
+    // Pod security is checked on pods, not on what makes them.
+    let mut restricted = 0;
+    for (file, document) in &documents {
+        let template = match document["kind"].as_str() {
+            Some("Deployment") => &document["spec"]["template"],
+            Some("CronJob") => &document["spec"]["jobTemplate"]["spec"]["template"],
+            _ => continue,
+        };
+        let namespace = document["metadata"]["namespace"].as_str();
+        // The ingress gateway's namespace is the user's own.
+        let Some(namespace) = namespace else { continue };
+        let pod = json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": { "name": "pod", "namespace": namespace }, "spec": template["spec"],
+        });
+        plane.objects.accepts(&pod.to_string()).with_context(|| file.display().to_string())?;
+        let mut loose = pod.clone();
+        loose["spec"]["containers"][0]["securityContext"]["allowPrivilegeEscalation"] = json!(true);
+        let refusal = plane.objects.accepts(&loose.to_string()).err().map(|error| format!("{error:#}"));
+        ensure!(refusal.is_some_and(|words| words.contains("restricted")), "{namespace} takes any pod");
+        restricted += 1;
+    }
+    ensure!(restricted >= 5, "{restricted} pods");
     Ok(())
 }
 

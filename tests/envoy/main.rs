@@ -3,6 +3,7 @@
 
 mod faults;
 mod install;
+mod status;
 
 use std::time::Duration;
 

@@ -10,7 +10,7 @@ use labdns::Name;
 
 use super::LOOPBACK;
 use super::experiments::{EnvoyArgs, RunArgs, UpArgs};
-use super::values::{duration, lab_name, lab_type, server};
+use super::values::{duration, lab_name, lab_type, resource_name, server};
 
 /// The lab's commands.
 #[derive(Debug, Subcommand)]
@@ -25,6 +25,15 @@ pub enum LabCommand {
     Matrix(EnvoyArgs),
     /// Keep lab DNS, backends and Envoys up, with the addresses to curl, until Ctrl-C.
     Up(UpArgs),
+    /// One backend alone, which names itself in every answer, until Ctrl-C: for a lab whose parts are pods.
+    Backend {
+        /// Its name.
+        #[arg(long, value_parser = resource_name)]
+        name: String,
+        /// Where it listens for TLS.
+        #[arg(long, value_name = "ADDR:PORT")]
+        listen: SocketAddr,
+    },
     /// The lab DNS alone, and the commands that steer it while it runs.
     #[command(subcommand)]
     Dns(DnsCommand),

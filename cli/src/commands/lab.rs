@@ -1,5 +1,6 @@
 //! `lab ...`: experiments on a real Envoy, the scripted DNS, its steering, the score of the classifier, the demo.
 
+mod backend;
 mod demo;
 mod dns;
 mod drain;
@@ -26,6 +27,7 @@ pub async fn run(command: LabCommand, console: &mut Console) -> anyhow::Result<E
         LabCommand::Run(args) => experiments::run(&args, console).await,
         LabCommand::Matrix(args) => experiments::matrix(&args, console).await,
         LabCommand::Up(args) => up::run(&args, console).await,
+        LabCommand::Backend { name, listen } => backend::run(&name, listen, console).await,
         LabCommand::Dns(command) => dns::run(command, console).await,
         LabCommand::Score(args) => score::run(&args, console),
         LabCommand::Scenarios { name } => scenarios::run(name.as_deref(), console),
