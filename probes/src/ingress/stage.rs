@@ -156,8 +156,11 @@ impl Stage {
             for pod in &self.pods {
                 let status = pod.sidecar.status().await.map_err(PodError::Sidecar)?;
                 let probed = status["lb"]["lb_probe_seen"] == true;
-                if !probed || status["state"] != "OPEN" {
-                    missing.push(format!("{} probed: {probed}", status["state"]));
+                // Every server at a node has probes of its own, the one for TCP too.
+                let probers = status["lb"]["probers"].as_array().map(Vec::as_slice).unwrap_or_default();
+                let up = probers.iter().all(|prober| prober["word"].is_null() || prober["word"] == "up");
+                if !probed || !up || status["state"] != "OPEN" {
+                    missing.push(format!("{} probed: {probed}, up: {up}", status["state"]));
                 }
             }
             if missing.is_empty() {
