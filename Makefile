@@ -32,7 +32,7 @@ lint: ## formatting and clippy, as CI runs them
 	cargo clippy --workspace --all-targets -- -D warnings
 
 bench: ## ratios against peers in one run (needs dnsperf and the test servers; `bench-sidecar` needs Go)
-	cargo bench -p egress-audit-policies -p egress-audit-labdns -p egress-audit-probes --bench '*'
+	cargo bench -p egress-audit-policies -p egress-audit-labdns -p egress-audit-probes -p egress-audit --bench '*'
 
 bench-sidecar: sidecar ## the drain sidecar beside a Go peer, and what each order loses (needs Go, haproxy)
 	DRAIN_SIDECAR_BIN=$(CURDIR)/target/$$(uname -m)-unknown-linux-gnu/sidecar/drain-sidecar cargo bench -p drain-sidecar --bench health

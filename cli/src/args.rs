@@ -145,6 +145,15 @@ pub struct MeasureArgs {
     /// Replay windows that `--save` wrote, without a network.
     #[arg(long, value_name = "DIR", conflicts_with_all = ["names", "file", "cluster", "resolver", "authority", "ecs", "save"])]
     pub from: Option<PathBuf>,
+    /// How to ask.
+    #[command(flatten)]
+    pub ask: AskArgs,
+}
+
+/// How to ask DNS, and for how long.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Measuring")]
+pub struct AskArgs {
     /// Save what was measured, one file a name and record type.
     #[arg(long, value_name = "DIR")]
     pub save: Option<PathBuf>,

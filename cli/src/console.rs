@@ -71,6 +71,14 @@ impl Console {
         }
     }
 
+    /// Writes the text of a file to stdout: as it is where a program reads it, escaped on a terminal.
+    ///
+    /// # Errors
+    /// As [`Console::data`].
+    pub fn file(&self, text: &str) -> io::Result<()> {
+        if io::stdout().is_terminal() { self.data(&escape(text)) } else { self.data(text) }
+    }
+
     /// Writes a serialised value to stdout as JSON, indented, with every control character escaped.
     ///
     /// # Errors

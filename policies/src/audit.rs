@@ -19,11 +19,12 @@ mod ports;
 mod reach;
 mod resolutions;
 mod rule;
+mod spelling;
 mod suppress;
 mod wildcards;
 
 pub use patch::apply;
-pub use rule::{Example, ExampleDns, Rule};
+pub use rule::{Example, ExampleDns, Rule, examples};
 pub use suppress::Baseline;
 
 use crate::finding::{Edit, Finding, Severity, Spot};
@@ -40,6 +41,7 @@ pub const RULES: &[&[Rule]] = &[
     connections::RULES,
     duplicates::RULES,
     ports::RULES,
+    spelling::RULES,
     wildcards::RULES,
     reach::RULES,
     gateways::RULES,
@@ -132,12 +134,23 @@ pub fn audit(
     audit.suppressed =
         suppress::by_annotation(loaded, |rule| wanted(rule) && !(blind && rule.depends_on_dns()), &mut all);
     all.iter_mut().for_each(clean);
+    all.sort_by(|one, two| (&one.at, &one.code, &one.detail).cmp(&(&two.at, &two.code, &two.detail)));
+    all.dedup_by(|later, earlier| same(earlier, later));
     if let Some(baseline) = baseline {
         (audit.baselined, audit.stale_baseline) = baseline.take_out(&mut all);
     }
-    all.sort_by(|one, two| (&one.at, &one.code, &one.detail).cmp(&(&two.at, &two.code, &two.detail)));
     audit.findings = all;
     audit
+}
+
+/// A rule about a host with several entries says the same for each: once is enough, with all of them beside it.
+fn same(earlier: &mut Finding, later: &Finding) -> bool {
+    let is = (&earlier.at, &earlier.code, &earlier.message) == (&later.at, &later.code, &later.message);
+    if is {
+        earlier.related.extend(later.related.iter().cloned());
+        earlier.edits.extend(later.edits.iter().cloned());
+    }
+    is
 }
 
 /// Names and hosts come out of files: a line feed or another control character in them ends no line of a report.

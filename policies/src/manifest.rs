@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 mod build;
 mod load;
+pub(crate) mod mesh_config;
 mod name;
 pub mod node;
 mod read;

@@ -12,8 +12,8 @@ use crate::Run;
 
 const HOST: &str = "api.partner.example";
 
-struct Lab {
-    authority: SocketAddr,
+pub(crate) struct Lab {
+    pub(crate) authority: SocketAddr,
     control: String,
     _child: Child,
     _dir: tempfile::TempDir,
@@ -21,7 +21,7 @@ struct Lab {
 
 impl Lab {
     /// Serves the demo scenario on free ports, which it prints.
-    fn serve() -> Self {
+    pub(crate) fn serve() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let program = egress_audit().get_program().to_owned();
         let args = ["lab", "dns", "serve", "--port", "0", "--resolver-port", "0", "--control-port", "0"];
@@ -38,7 +38,7 @@ impl Lab {
     }
 
     /// `egress-audit lab dns ARGS`, which must succeed.
-    fn steer(&self, args: &[&str]) -> Run {
+    pub(crate) fn steer(&self, args: &[&str]) -> Run {
         let mut command = egress_audit();
         command.args(["lab", "dns"]).args(args).args(["--control", &self.control]);
         let run = Run::of(&mut command);

@@ -7,6 +7,7 @@ use std::process::{Command, Output};
 use harness::egress_audit;
 use serde_json::Value;
 
+mod audit;
 mod bad_input;
 mod bad_resolvers;
 mod files;

@@ -1,12 +1,10 @@
 //! Arguments of `audit`.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::values::server;
-use super::{ClusterArgs, PlatformArgs};
+use super::{AskArgs, ClusterArgs, PlatformArgs};
 
 /// Arguments of `audit`.
 #[derive(Debug, Args)]
@@ -14,10 +12,9 @@ use super::{ClusterArgs, PlatformArgs};
   egress-audit audit manifests/                          DNS is asked about the hosts found
   egress-audit audit manifests/ --offline -o sarif > audit.sarif
   kustomize build . | egress-audit audit - --observations windows/ --fail-on warning
-  egress-audit audit manifests/ --fix | patch -p0
+  egress-audit audit manifests/ --fix | git apply
   egress-audit audit --cluster -A
   egress-audit audit --explain EA201")]
-#[expect(clippy::struct_excessive_bools, reason = "flags")]
 pub struct AuditArgs {
     /// Files and folders of manifests (`-`: standard input).
     #[arg(required_unless_present_any = ["explain", "cluster"], conflicts_with = "cluster")]
@@ -26,17 +23,14 @@ pub struct AuditArgs {
     #[command(flatten)]
     pub cluster: ClusterArgs,
     /// Ask no DNS: only what the files alone show.
-    #[arg(long, conflicts_with_all = ["observations", "resolver", "quick"])]
+    #[arg(long, conflicts_with_all = ["observations", "resolver", "authority", "ecs", "window", "quick", "save"])]
     pub offline: bool,
     /// Take DNS evidence from windows that `classify --save` wrote, instead of asking.
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["resolver", "quick"])]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["resolver", "authority", "ecs", "window", "quick", "save"])]
     pub observations: Option<PathBuf>,
-    /// Ask this resolver (ADDR or ADDR:PORT) instead of the system's; may be repeated.
-    #[arg(long, value_name = "ADDR", value_parser = server)]
-    pub resolver: Vec<SocketAddr>,
-    /// Answer within 3 seconds, with the confidence that this allows.
-    #[arg(long)]
-    pub quick: bool,
+    /// How to ask, without `--offline` or `--observations`.
+    #[command(flatten)]
+    pub ask: AskArgs,
     /// What the manifests are for.
     #[command(flatten)]
     pub platform: PlatformArgs,

@@ -28,6 +28,8 @@ pub struct Mesh {
     pub istio: Option<Version>,
     /// All versions that run, where they are several.
     pub versions: Vec<Version>,
+    /// The `ConfigMap` that istiod reads, as YAML with its name.
+    pub config: Option<(String, String)>,
     /// `meshConfig.dnsRefreshRate`.
     pub dns_refresh_rate: Option<Duration>,
     /// A ztunnel runs: some pods have no sidecar.
@@ -64,7 +66,11 @@ impl Cluster {
         }
         let config = Api::<ConfigMap>::namespaced(client(), root_namespace);
         match config.get("istio").await {
-            Ok(map) => mesh.dns_refresh_rate = map.data.as_ref().and_then(|data| refresh(data.get("mesh")?)),
+            Ok(map) => {
+                let text = map.data.as_ref().and_then(|data| data.get("mesh"));
+                mesh.dns_refresh_rate = text.and_then(|text| refresh(text));
+                mesh.config = text.and_then(|text| config_map(root_namespace, text));
+            }
             // Without one istiod runs on its defaults.
             Err(error) if status(&error).is_some_and(|status| status.code == 404) => {}
             Err(error) => problems.push(refused("get", "configmaps", &error)),
@@ -129,6 +135,17 @@ fn release(text: &str) -> Option<Version> {
     number.trim_end_matches('.').parse().ok()
 }
 
+/// Only what the audit reads of it.
+fn config_map(namespace: &str, mesh: &str) -> Option<(String, String)> {
+    let map = serde_json::json!({
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": { "name": "istio", "namespace": namespace },
+        "data": { "mesh": mesh },
+    });
+    Some((format!("{namespace}/ConfigMap/istio.yaml"), serde_saphyr::to_string(&map).ok()?))
+}
+
 fn refresh(mesh: &str) -> Option<Duration> {
     let config: MeshConfig = serde_saphyr::from_str(mesh).ok()?;
     let text = config.dns_refresh_rate?;
@@ -152,6 +169,15 @@ mod tests {
         assert_eq!(tag("registry.example:5000/istio/pilot"), None);
         assert_eq!(tag("pilot:latest").and_then(release), None);
         assert_eq!(release("istiod-1.29.1").unwrap().to_string(), "1.29.1");
+    }
+
+    #[test]
+    fn the_audit_reads_the_config_map() {
+        let (name, text) = config_map("istio-system", "dnsRefreshRate: 90s\ntrustDomain: 'x: y'\n").unwrap();
+        let mut loaded = policies::manifest::Loaded::default();
+        loaded.add(&name, text.as_bytes());
+        assert_eq!(loaded.problems, []);
+        assert_eq!(loaded.resources[0].kind, policies::manifest::Kind::MeshConfig, "{text}");
     }
 
     #[test]

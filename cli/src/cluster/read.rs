@@ -101,6 +101,14 @@ fn goes_on(meta: &ListMeta) -> Option<String> {
 }
 
 impl Deployed {
+    /// The mesh's own settings, by name and text.
+    pub fn add_config(&mut self, config: Option<(String, String)>) {
+        if let Some((file, text)) = config {
+            self.loaded.add(&file, text.as_bytes());
+            self.texts.push((file, text));
+        }
+    }
+
     fn add(&mut self, kind: Kind, resource: &ApiResource, object: DynamicObject) {
         let namespace = object.metadata.namespace.clone().unwrap_or_default();
         let file = format!("{namespace}/{kind}/{}.yaml", object.metadata.name.clone().unwrap_or_default());

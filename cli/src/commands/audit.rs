@@ -7,11 +7,11 @@ use std::path::Path;
 use anyhow::Context as _;
 use jiff::Timestamp;
 use policies::audit::{Baseline, Context, Known, audit};
-use policies::finding::Severity;
-use policies::manifest::{Kind, Loadable, Loaded};
-use policies::{Host, Platform, Policy};
+use policies::finding::{Finding, Severity};
+use policies::manifest::{Kind, LoadProblem, Loadable, Loaded};
+use policies::{Host, Platform};
 
-use crate::args::{AuditArgs, Authoritative, FailOn, MeasureArgs};
+use crate::args::{AuditArgs, AuditFormat, FailOn};
 use crate::cluster::{Cluster, Scope};
 use crate::commands::{advise, measure};
 use crate::console::Console;
@@ -24,6 +24,9 @@ mod files;
 mod fix;
 
 use files::Files;
+
+/// Findings of a baseline that are named when they are gone.
+const STALE_NAMED: usize = 10;
 
 /// Reads, asks, audits and prints.
 ///
@@ -44,24 +47,15 @@ pub async fn run(args: &AuditArgs, console: &mut Console) -> anyhow::Result<Exit
     let context = context(args, platform);
     let found = audit(&files.loaded, &known, &context, baseline.as_ref());
     if let Some(path) = &args.write_baseline {
-        let text = serde_json::to_string_pretty(&Baseline::of(&found.findings))?;
-        std::fs::write(path, text + "\n").with_context(|| format!("cannot write {}", path.display()))?;
-        console.note(&format!("{} holds {} findings", path.display(), found.findings.len()));
+        write_baseline(path, &found.findings, console)?;
     }
+    tell_stale(&found.stale_baseline, console);
     if args.fix {
         fix::run(&files, &found.findings, args.write, console)?;
     }
     let mut report = Report::new(evidence.inputs, Timestamp::now());
     report.problems = [problems, evidence.problems].concat();
-    report.problems.extend(files.loaded.problems.iter().map(|problem| {
-        let subject = format!("{}:{}:{}", problem.file, problem.line, problem.column);
-        let near = if problem.snippet.is_empty() {
-            String::new()
-        } else {
-            format!(" in `{}`", problem.snippet.trim())
-        };
-        Problem::new(subject, format!("{}{near}", problem.message), problem.hint.clone())
-    }));
+    report.problems.extend(files.loaded.problems.iter().map(problem));
     // What a fix mends is no reason to fail any more.
     let left = found.findings.iter().filter(|finding| !(args.write && fix::mends(finding)));
     let worst = left.map(|finding| finding.severity).max();
@@ -71,13 +65,26 @@ pub async fn run(args: &AuditArgs, console: &mut Console) -> anyhow::Result<Exit
         passed_over: files.loaded.passed_over,
         result: found,
     });
-    if args.fix {
+    // Who writes a baseline has seen the findings.
+    if args.fix || (args.write_baseline.is_some() && args.output == AuditFormat::Text) {
         render::problems(&report, console);
     } else {
         render::audit(&report, args.output, console)?;
     }
     let failed = args.write_baseline.is_none() && worst.is_some_and(|worst| fails(worst, args.fail_on));
     Ok(render::exit(&report).and(if failed { Exit::Findings } else { Exit::Clean }))
+}
+
+fn problem(found: &LoadProblem) -> Problem {
+    let subject = match found.line {
+        0 => found.file.clone(),
+        line => format!("{}:{line}:{}", found.file, found.column),
+    };
+    let near = match found.snippet.trim() {
+        "" => String::new(),
+        snippet => format!(" in `{snippet}`"),
+    };
+    Problem::new(subject, format!("{}{near}", found.message), found.hint.clone())
 }
 
 fn fails(worst: Severity, from: FailOn) -> bool {
@@ -106,7 +113,9 @@ async fn deployed(
     };
     let (mesh, mut problems) = cluster.mesh(&args.root_namespace).await;
     mesh.tell(&args.platform, platform, console);
-    let deployed = cluster.deployed(&Kind::ALL, &scope, console).await;
+    let kinds: Vec<Kind> = Kind::resources().collect();
+    let mut deployed = cluster.deployed(&kinds, &scope, console).await;
+    deployed.add_config(mesh.config);
     problems.extend(deployed.problems);
     let texts = deployed.texts.into_iter().map(|(name, text)| (name, Some(text)));
     Ok((Files { loaded: deployed.loaded, texts: texts.collect() }, problems))
@@ -120,6 +129,23 @@ fn context(args: &AuditArgs, platform: Platform) -> Context {
         proxies: args.proxies,
         root_namespace: args.root_namespace.clone(),
         ignore: args.ignore.clone(),
+    }
+}
+
+fn write_baseline(path: &Path, findings: &[Finding], console: &Console) -> anyhow::Result<()> {
+    let text = serde_json::to_string_pretty(&Baseline::of(findings))?;
+    std::fs::write(path, text + "\n").with_context(|| format!("cannot write {}", path.display()))?;
+    console.note(&format!("{} holds {} findings", path.display(), findings.len()));
+    Ok(())
+}
+
+fn tell_stale(stale: &[String], console: &Console) {
+    for known in stale.iter().take(STALE_NAMED) {
+        console.note(&format!("not found any more: {}", known.trim_end()));
+    }
+    if !stale.is_empty() {
+        console
+            .note("write the baseline anew with `--write-baseline`, where all of the manifests were audited");
     }
 }
 
@@ -153,8 +179,11 @@ async fn known(
     if args.offline || hosts.is_empty() {
         return Ok((BTreeMap::new(), Evidence { inputs, problems: Vec::new() }));
     }
-    let policy = Policy::default();
-    let measured = measure::run(&measuring(args, &hosts), &policy, console).await?;
+    let policy = advise::policy(args.ask.policy.as_deref())?;
+    let measured = match &args.observations {
+        Some(from) => measure::replay(from),
+        None => measure::ask(hosts.iter().cloned().collect(), &args.ask, &policy, console).await?,
+    };
     inputs.resolvers = measured.resolvers;
     inputs.window = measured.window;
     let known = measured.hosts.into_iter().filter(|host| hosts.contains(&host.host)).map(|host| {
@@ -175,31 +204,11 @@ pub(super) fn asking(loaded: &Loaded) -> impl Iterator<Item = (&Loadable, Host)>
     let entries = loaded.resources.iter().filter(|resource| resource.kind == Kind::ServiceEntry);
     let asks = entries.filter(|entry| {
         let resolution = entry.root.text_at("spec.resolution").unwrap_or_default();
-        matches!(resolution, "DNS" | "DNS_ROUND_ROBIN") && entry.root.list("spec.endpoints").is_empty()
+        matches!(resolution, "DNS" | "DNS_ROUND_ROBIN")
+            && entry.root.list("spec.endpoints").is_empty()
+            && entry.root.get("spec.workloadSelector").is_none()
     });
     asks.flat_map(|entry| entry.root.list("spec.hosts").iter().map(move |host| (entry, host)))
         .filter_map(|(entry, host)| Some((entry, Host::parse(host.text()?).ok()?)))
         .filter(|(_, host)| host.as_str().rsplit('.').next() != Some("local"))
-}
-
-fn measuring(args: &AuditArgs, hosts: &BTreeSet<Host>) -> MeasureArgs {
-    MeasureArgs {
-        names: hosts.iter().map(ToString::to_string).collect(),
-        file: Vec::new(),
-        cluster: false,
-        usage: false,
-        context: None,
-        from: args.observations.clone(),
-        save: None,
-        resolver: args.resolver.clone(),
-        authoritative: Authoritative::Auto,
-        authority: Vec::new(),
-        authority_port: 53,
-        ecs: Vec::new(),
-        window: None,
-        quick: args.quick,
-        max_queries: 200,
-        rate: 50,
-        policy: None,
-    }
 }

@@ -14,7 +14,7 @@ use crate::render;
 /// # Errors
 /// When nothing can be measured at all, or the output cannot be written.
 pub async fn run(args: &ClassifyArgs, console: &mut Console) -> anyhow::Result<Exit> {
-    let advisor = Advisor::new(policy(args.measure.policy.as_deref())?, &args.advice, None)?;
+    let advisor = Advisor::new(policy(args.measure.ask.policy.as_deref())?, &args.advice, None)?;
     let measured = measure::run(&args.measure, &advisor.policy, console).await?;
     let report = advisor.report("classify", measured, Timestamp::now());
     render::report(&report, args.output, console)?;

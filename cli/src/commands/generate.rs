@@ -19,7 +19,8 @@ use crate::report::{Problem, Report};
 /// # Errors
 /// When nothing can be measured at all, or the output cannot be written.
 pub async fn run(args: &GenerateArgs, console: &mut Console) -> anyhow::Result<Exit> {
-    let advisor = Advisor::new(policy(args.measure.policy.as_deref())?, &args.advice, Some(&args.manifest))?;
+    let advisor =
+        Advisor::new(policy(args.measure.ask.policy.as_deref())?, &args.advice, Some(&args.manifest))?;
     let measured = measure::run(&args.measure, &advisor.policy, console).await?;
     let mut report = advisor.report("generate", measured, Timestamp::now());
     let undecided: Vec<_> = report.hosts.iter().filter_map(undecided).collect();

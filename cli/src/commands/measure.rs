@@ -12,7 +12,7 @@ use probes::resolvers::{RESOLV_CONF, System};
 use probes::sample::{Rate, Sending};
 use probes::sweep::{Authoritative, Event, Settings, Sweep, Watched};
 
-use crate::args::{self, MeasureArgs};
+use crate::args::{self, AskArgs, MeasureArgs};
 use crate::console::Console;
 use crate::input;
 use crate::report::Problem;
@@ -50,7 +50,7 @@ pub struct MeasuredHost {
     pub notes: Vec<String>,
 }
 
-/// Replays or samples.
+/// Replays or samples the names of a command line.
 ///
 /// # Errors
 /// When no name can be measured at all.
@@ -67,11 +67,28 @@ pub async fn run(args: &MeasureArgs, policy: &Policy, console: &mut Console) -> 
         );
         problems.append(&mut declared.problems);
     }
+    let mut measured = ask(hosts, &args.ask, policy, console).await?;
+    measured.problems.splice(0..0, problems);
+    for measured in &mut measured.hosts {
+        measured.notes.extend(declared.by_host.remove(&measured.host).unwrap_or_default());
+    }
+    Ok(measured)
+}
+
+/// Samples names.
+///
+/// # Errors
+/// When no name can be measured at all.
+pub async fn ask(
+    hosts: Vec<Host>,
+    args: &AskArgs,
+    policy: &Policy,
+    console: &mut Console,
+) -> anyhow::Result<Measured> {
     let folder = args.save.as_deref().map(Folder::open).transpose()?;
     let system = if args.resolver.is_empty() { Some(system()?) } else { None };
     let resolvers = system.as_ref().map_or_else(|| args.resolver.clone(), |system| system.servers.clone());
     let mut measured = Measured {
-        problems,
         resolvers: resolvers.iter().map(SocketAddr::to_string).collect(),
         window: args.window.map_or_else(
             || if args.quick { "quick".to_owned() } else { "auto".to_owned() },
@@ -90,8 +107,7 @@ pub async fn run(args: &MeasureArgs, policy: &Policy, console: &mut Console) -> 
         if let Some(Err(problem)) = folder.as_ref().map(|folder| folder.save(&watched.windows)) {
             measured.problems.push(problem);
         }
-        let (problems, mut notes) = remarks(&watched, &args.resolver, &args.authority, &mut told);
-        notes.extend(declared.by_host.remove(&watched.host).unwrap_or_default());
+        let (problems, notes) = remarks(&watched, &args.resolver, &args.authority, &mut told);
         measured.problems.extend(problems);
         measured.hosts.push(MeasuredHost { host: watched.host, windows: watched.windows.into(), notes });
     }
@@ -147,7 +163,9 @@ pub async fn sweep(
     Ok(all)
 }
 
-fn replay(from: &Path) -> Measured {
+/// Windows that were saved.
+#[must_use]
+pub fn replay(from: &Path) -> Measured {
     let (windows, problems) = input::windows(from);
     let mut hosts: BTreeMap<Host, Vec<ObservationWindow>> = BTreeMap::new();
     for window in windows {
@@ -161,7 +179,7 @@ fn system() -> Result<System, Problem> {
     System::read(Path::new(RESOLV_CONF)).map_err(|error| Problem::new(RESOLV_CONF, &error, error.hint()))
 }
 
-fn settings(args: &MeasureArgs, resolvers: Vec<SocketAddr>, policy: &Policy) -> Settings {
+fn settings(args: &AskArgs, resolvers: Vec<SocketAddr>, policy: &Policy) -> Settings {
     let window = match args.window {
         Some(length) => Window::Fixed(length),
         None if args.quick => Window::Quick,

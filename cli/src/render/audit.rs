@@ -3,6 +3,7 @@
 
 use std::io;
 
+use policies::Citation;
 use policies::audit::{Rule, rule};
 use policies::finding::{Finding, Severity};
 
@@ -48,13 +49,13 @@ fn resource(finding: &Finding) -> String {
 
 /// Message and remedy as two sentences.
 fn sentences(finding: &Finding) -> String {
-    let stop = |text: &str| if text.ends_with('?') { text.to_owned() } else { format!("{text}.") };
-    format!("{} {}", stop(&finding.message), stop(&finding.hint))
+    format!("{}. To do: {}.", finding.message, finding.hint)
 }
 
-/// Sources and other resources, in one line.
+/// Sources and other resources, in one line; empty where the message is all there is.
 fn evidence(finding: &Finding) -> String {
-    let sources = finding.evidence.iter().map(ToString::to_string);
+    let sources = finding.evidence.iter().filter(|source| **source != Citation::Deduced);
+    let sources = sources.map(ToString::to_string);
     let related = finding.related.iter().map(ToString::to_string);
     sources.chain(related).collect::<Vec<_>>().join("; ")
 }
@@ -79,9 +80,11 @@ fn summary(audit: &AuditReport) -> String {
     };
     let (suppressed, known) = (audit.result.suppressed, audit.result.baselined);
     let (passed, stale) = (audit.passed_over.values().sum::<usize>(), audit.result.stale_baseline.len());
+    let mended = audit.result.findings.iter().filter(|finding| !finding.edits.is_empty()).count();
+    more(mended, format!("{mended} that `--fix` mends"));
     more(suppressed, format!("{suppressed} suppressed"));
     more(known, format!("{known} known by the baseline"));
-    more(stale, format!("{stale} of the baseline gone, write it anew"));
+    more(stale, format!("{stale} of the baseline not found"));
     more(passed, format!("{} of other kinds passed over", words(passed, "resource", "resources")));
     let observed = audit.result.observed_hosts;
     parts.push(match observed {

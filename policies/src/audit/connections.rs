@@ -63,6 +63,21 @@ pub(super) const RULES: &[Rule] = &[
         examples: include_str!("examples/EA304.yaml"),
         check: failover_target_missed,
     },
+    Rule {
+        code: "EA305",
+        name: "http-route-on-passthrough",
+        severity: Severity::Warning,
+        what: "HTTP routes for a host whose ports all pass bytes on",
+        why: "HTTPS is to a sidecar what TLS is: a connection that goes by its SNI, without requests to time, retry or \
+              rewrite; the route is never used",
+        fix: "use `tls` with sniHosts, or have the proxy start TLS: an HTTP port with `targetPort: 443`",
+        source: &[
+            Citation::thread("https://github.com/istio/istio/issues/19188"),
+            Citation::thread("https://github.com/istio/istio/issues/33692"),
+        ],
+        examples: include_str!("examples/EA305.yaml"),
+        check: http_route_on_passthrough,
+    },
 ];
 
 /// Every policy of a rule, and whether it is the one at the top level.
@@ -172,6 +187,23 @@ fn failover_target_missed(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
                 _ => format!("the refresh alone takes {refresh} s: ask for a lower TTL"),
             };
             found.add(entry.resource, host.at, text).about(host.name).hint(hint).observed();
+        }
+    }
+}
+
+fn http_route_on_passthrough(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
+    for service in &mesh.virtual_services {
+        for (route, host) in super::gateways::sidecar_http(service) {
+            let name = host.text().unwrap_or_default();
+            let entries = mesh.entries_for(name);
+            if name.starts_with('*')
+                || entries.is_empty()
+                || !entries.iter().all(|entry| entry.is_passthrough())
+            {
+                continue;
+            }
+            let text = format!("no request to {name} ever meets this route: its ports pass bytes on");
+            found.add(service, route.at, text).about(name).with(entries[0].resource, entries[0].spec.at);
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::Findings;
-use super::mesh::{Entry, Mesh, Scope};
+use super::mesh::{Entry, Mesh, Port, Scope};
 use super::rule::Rule;
 use crate::finding::Severity;
 use crate::{Citation, Resolution, Version};
@@ -90,6 +90,20 @@ pub(super) const RULES: &[Rule] = &[
         examples: include_str!("examples/EA406.yaml"),
         check: service_and_entry,
     },
+    Rule {
+        code: "EA407",
+        name: "same-port-other-protocol",
+        severity: Severity::Error,
+        what: "one host and port in two entries, with protocols that Envoy treats differently",
+        why: "one port has one listener: the protocol of the entry that wins is spoken to the clients of both",
+        fix: "keep one entry for the host; TLS and HTTPS are the same here",
+        source: &[
+            Citation::docs("https://istio.io/latest/docs/reference/config/analysis/"),
+            Citation::thread("https://github.com/istio/istio/pull/60477"),
+        ],
+        examples: include_str!("examples/EA407.yaml"),
+        check: other_protocol,
+    },
 ];
 
 /// How two entries with one host relate; the first that holds.
@@ -97,6 +111,7 @@ pub(super) const RULES: &[Rule] = &[
 enum Relation {
     TwoRoundRobin,
     OtherResolution,
+    OtherProtocol,
     SamePort,
     OtherPort,
 }
@@ -126,15 +141,19 @@ fn relation(one: &Entry<'_>, two: &Entry<'_>) -> Option<Relation> {
     if one.resolution == Some(Resolution::DnsRoundRobin) {
         return Some(Relation::TwoRoundRobin);
     }
-    if shared_port(one, two).is_some() {
-        return Some(Relation::SamePort);
+    if let Some((one, two)) = shared_port(one, two) {
+        let relation =
+            if one.family() == two.family() { Relation::SamePort } else { Relation::OtherProtocol };
+        return Some(relation);
     }
     same_namespace.then_some(Relation::OtherPort)
 }
 
-fn shared_port(one: &Entry<'_>, two: &Entry<'_>) -> Option<i64> {
-    let has = |number: &i64| two.ports.iter().any(|port| port.number == Some(*number));
-    one.ports.iter().filter_map(|port| port.number).find(has)
+/// Ports of one number; those that differ in protocol first.
+fn shared_port<'m, 'a>(one: &'m Entry<'a>, two: &'m Entry<'a>) -> Option<(&'m Port<'a>, &'m Port<'a>)> {
+    let pairs = one.ports.iter().flat_map(|port| two.ports.iter().map(move |other| (port, other)));
+    let shared = pairs.filter(|(port, other)| port.number.is_some() && port.number == other.number);
+    shared.min_by_key(|(port, other)| port.family() == other.family())
 }
 
 fn winner(mesh: &Mesh<'_>) -> &'static str {
@@ -174,7 +193,20 @@ fn other_resolution(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
 
 fn same_port(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
     report(mesh, found, &Relation::SamePort, |one, two| {
-        format!("both with port {}", shared_port(one, two).unwrap_or_default())
+        format!(
+            "both with port {}",
+            shared_port(one, two).and_then(|(port, _)| port.number).unwrap_or_default()
+        )
+    });
+}
+
+fn other_protocol(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
+    report(mesh, found, &Relation::OtherProtocol, |one, two| match shared_port(one, two) {
+        Some((there, here)) => {
+            let number = here.number.unwrap_or_default();
+            format!("port {number} is {} there, {} here", there.protocol, here.protocol)
+        }
+        None => String::new(),
     });
 }
 
@@ -188,7 +220,7 @@ fn two_round_robin(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
 
 fn tcp_port_collision(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
     let mut taken: HashMap<i64, Users<'_>> = HashMap::new();
-    for entry in mesh.entries.iter().filter(|entry| !entry.has_addresses()) {
+    for entry in mesh.entries.iter().filter(|entry| !entry.has_vip) {
         for port in entry.ports.iter().filter(|port| port.is_tcp()) {
             let number = port.number.unwrap_or_default();
             let users = taken.entry(number).or_default();

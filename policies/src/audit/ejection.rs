@@ -8,7 +8,7 @@ use super::rule::Rule;
 use crate::finding::Severity;
 use crate::manifest::node::Node;
 use crate::recommend::max_ejection_percent;
-use crate::{Behaviour, Citation, Resolution};
+use crate::{Behaviour, Citation, Resolution, ResolutionClass, Version};
 
 const OUTLIER: Citation = Citation::docs(
     "https://istio.io/latest/docs/reference/config/networking/destination-rule/#OutlierDetection",
@@ -145,6 +145,33 @@ pub(super) const RULES: &[Rule] = &[
         examples: include_str!("examples/EA210.yaml"),
         check: locality_failover,
     },
+    Rule {
+        code: "EA211",
+        name: "ejection-forgotten",
+        severity: Severity::Warning,
+        what: "outlier detection over the members of a rotating pool",
+        why: "an address that leaves the answer takes its ejection along: at every return it fails anew until it is \
+              ejected anew",
+        fix: "write `resolution: DNS_ROUND_ROBIN` in the entry and remove outlierDetection",
+        source: &[Citation::thread("https://github.com/istio/istio/issues/8673"), DEAD_IP],
+        examples: include_str!("examples/EA211.yaml"),
+        check: ejection_forgotten,
+    },
+    Rule {
+        code: "EA212",
+        name: "mesh-default-ejects-the-only-host",
+        severity: Severity::Error,
+        what: "meshConfig.defaultTrafficPolicy may eject the only host of an entry that no rule is about",
+        why: "from Istio 1.31 on its outlierDetection applies wherever a rule does not say otherwise, so that no rule \
+              is no longer no ejection: 503 UH for baseEjectionTime",
+        fix: "give the hosts a DestinationRule with an outlierDetection of their own, or lower maxEjectionPercent",
+        source: &[
+            Citation::docs("https://istio.io/latest/docs/reference/config/istio.mesh.v1alpha1/"),
+            Citation::thread("https://github.com/envoyproxy/envoy/issues/32088"),
+        ],
+        examples: include_str!("examples/EA212.yaml"),
+        check: mesh_default,
+    },
 ];
 
 /// An `outlierDetection` with its policy and one of the entries that it applies to.
@@ -162,6 +189,17 @@ impl Applied<'_, '_> {
 
     fn has(&self, key: &str) -> bool {
         self.outlier.get(key).is_some()
+    }
+
+    /// Failed connects in a row that eject: counted apart, or as the 5xx and gateway errors that they are then.
+    fn failures(&self) -> u64 {
+        let set = |key| self.outlier.integer_at(key).map(|count| u64::try_from(count).unwrap_or_default());
+        let counts = if self.outlier.is_true("splitExternalLocalOriginErrors") {
+            [set("consecutiveLocalOriginFailures").or(Some(DEFAULT_FAILURES)), None]
+        } else {
+            [set("consecutive5xxErrors").or(Some(DEFAULT_FAILURES)), set("consecutiveGatewayErrors")]
+        };
+        counts.into_iter().flatten().filter(|count| *count > 0).min().unwrap_or(DEFAULT_FAILURES)
     }
 
     fn fails_open(&self) -> bool {
@@ -325,11 +363,7 @@ fn connect_timeout(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
     for case in
         applied(mesh).filter(|case| case.entry.resolution != round_robin && case.entry.is_passthrough())
     {
-        let count = ["consecutiveLocalOriginFailures", "consecutiveGatewayErrors", "consecutive5xxErrors"]
-            .iter()
-            .find_map(|key| case.outlier.integer_at(key))
-            .and_then(|count| u64::try_from(count).ok())
-            .unwrap_or(DEFAULT_FAILURES);
+        let count = case.failures();
         let pool = case.policy.get("connectionPool.tcp");
         let each = case
             .policy
@@ -360,5 +394,43 @@ fn locality_failover(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
                 .add(case.rule.resource, case.outlier.at, text)
                 .with(case.entry.resource, case.entry.spec.at);
         }
+    }
+}
+
+fn ejection_forgotten(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
+    for case in applied(mesh).filter(|case| case.entry.resolution == Some(Resolution::Dns)) {
+        let rotates = |class| class == ResolutionClass::RotatingPool;
+        let about = case.entry.observed().find(|(host, _)| host.name == case.rule.host);
+        if about.is_some_and(|(_, advice)| rotates(advice.class)) {
+            let text = format!("ejections of {} end when the address leaves the answer", case.rule.host);
+            found
+                .add(case.rule.resource, case.outlier.at, text)
+                .observed()
+                .with(case.entry.resource, case.entry.resolution_at());
+        }
+    }
+}
+
+fn mesh_default(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
+    if mesh.context.platform.istio_at_least(Version::new(1, 31)) == Some(false) {
+        return;
+    }
+    for config in &mesh.configs {
+        let Some(outlier) = config.node.get("defaultTrafficPolicy.outlierDetection") else { continue };
+        let fails_open = outlier.integer_at("minHealthPercent").is_some_and(|percent| percent > 0);
+        if outlier.integer_at("maxEjectionPercent").unwrap_or(DEFAULT_LIMIT) < 100 || fails_open {
+            continue;
+        }
+        let alone = |entry: &Entry<'_>, host: &str| {
+            entry.resolution == Some(Resolution::DnsRoundRobin) || entry.members(host) == Some(1)
+        };
+        let ruled = |host: &str| mesh.rules_for(host).any(|rule| !outliers(rule).is_empty());
+        let all = mesh.entries.iter().flat_map(|entry| entry.hosts.iter().map(move |host| (entry, host)));
+        let mut hit = all.filter(|(entry, host)| alone(entry, host.name) && !ruled(host.name)).peekable();
+        let Some((entry, host)) = hit.peek().copied() else { continue };
+        let text = format!("{} and {} more may lose their only host", host.name, hit.skip(1).count());
+        found
+            .add(config.resource, outlier.at, text.replace(" and 0 more may lose their", " may lose its"))
+            .with(entry.resource, host.at);
     }
 }

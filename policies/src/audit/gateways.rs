@@ -77,6 +77,44 @@ pub(super) const RULES: &[Rule] = &[
         examples: include_str!("examples/EA805.yaml"),
         check: tls_behind_istio_mutual,
     },
+    Rule {
+        code: "EA806",
+        name: "sni-not-in-hosts",
+        severity: Severity::Error,
+        what: "a VirtualService matches an SNI that its own hosts do not hold",
+        why: "sniHosts have to lie within spec.hosts: the VirtualService is refused",
+        fix: "add the name to spec.hosts",
+        source: &[Citation::docs(
+            "https://istio.io/latest/docs/reference/config/networking/virtual-service/#TLSMatchAttributes",
+        )],
+        examples: include_str!("examples/EA806.yaml"),
+        check: sni_not_in_hosts,
+    },
+    Rule {
+        code: "EA807",
+        name: "gateway-not-found",
+        severity: Severity::Warning,
+        what: "a VirtualService names a gateway that is in another namespace",
+        why: "a name without a namespace means the VirtualService's own: no gateway takes the route",
+        fix: "write `namespace/name`",
+        source: &[
+            EGRESS_GATEWAY,
+            Citation::docs("https://istio.io/latest/docs/reference/config/analysis/ist0101/"),
+        ],
+        examples: include_str!("examples/EA807.yaml"),
+        check: gateway_not_found,
+    },
+    Rule {
+        code: "EA808",
+        name: "host-not-on-gateway",
+        severity: Severity::Error,
+        what: "a VirtualService routes HTTP for hosts that its Gateway does not accept",
+        why: "the gateway has no route for them and answers 404",
+        fix: "add the host to the Gateway's servers[].hosts",
+        source: &[EGRESS_GATEWAY],
+        examples: include_str!("examples/EA808.yaml"),
+        check: host_not_on_gateway,
+    },
 ];
 
 /// A route that a gateway takes to a host.
@@ -138,10 +176,32 @@ pub(super) fn hops<'m, 'a>(mesh: &'m Mesh<'a>) -> impl Iterator<Item = Hop<'a>> 
 }
 
 /// Hosts that some proxy reaches by an HTTP route: what the application sends there is HTTP, whatever the port says.
+/// Routes of sidecars for a host that passes bytes on are never used and tell nothing.
 pub(super) fn http_destinations<'a>(mesh: &Mesh<'a>) -> HashSet<&'a str> {
-    let of = mesh.virtual_services.iter().copied().flat_map(routes).filter(|route| route.protocol == "http");
-    of.flat_map(|route| route.node.list("route").iter().filter_map(|to| to.text_at("destination.host")))
+    let used = |service: &&Loadable| {
+        let mut unused = sidecar_http(service).peekable();
+        unused.peek().is_none()
+            || !unused.all(|(_, host)| {
+                let entries = mesh.entries_for(host.text().unwrap_or_default());
+                !entries.is_empty() && entries.iter().all(|entry| entry.is_passthrough())
+            })
+    };
+    let of = mesh.virtual_services.iter().copied().filter(used).flat_map(routes);
+    of.filter(|route| route.protocol == "http")
+        .flat_map(|route| route.node.list("route").iter().filter_map(|to| to.text_at("destination.host")))
         .collect()
+}
+
+/// HTTP routes that sidecars take, with the hosts that they are for.
+pub(super) fn sidecar_http(service: &Loadable) -> impl Iterator<Item = (&Node, &Node)> {
+    let taken = |route: &Route<'_>| {
+        route.protocol == "http" && (route.gateways.is_empty() || route.gateways.contains(&"mesh"))
+    };
+    let hosts = service.root.list("spec.hosts").iter();
+    routes(service)
+        .find(taken)
+        .into_iter()
+        .flat_map(move |route| hosts.clone().map(move |host| (route.node, host)))
 }
 
 fn none_behind_gateway(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
@@ -160,11 +220,16 @@ fn none_behind_gateway(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
 
 /// `namespace/host`, `*` and `*.example` are what a server may list.
 fn accepts(listed: &str, host: &str) -> bool {
-    let listed = listed.split_once('/').map_or(listed, |(_, host)| host);
+    let listed = bare(listed);
     match listed.strip_prefix('*') {
         Some(suffix) => host.ends_with(suffix),
         None => listed == host,
     }
+}
+
+/// Without its namespace.
+fn bare(listed: &str) -> &str {
+    listed.split_once('/').map_or(listed, |(_, host)| host)
 }
 
 /// Every SNI that a route matches, with the route.
@@ -246,6 +311,61 @@ fn tls_behind_istio_mutual(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
                         .about(&*gateway.name)
                         .with(gateway, gateway.root.at);
                 }
+            }
+        }
+    }
+}
+
+fn sni_not_in_hosts(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
+    for service in &mesh.virtual_services {
+        let hosts: Vec<&str> = service.root.list("spec.hosts").iter().filter_map(Node::text).collect();
+        for (_, sni) in snis(service).filter(|_| !hosts.is_empty()) {
+            let name = sni.text().unwrap_or_default();
+            if !hosts.iter().any(|host| accepts(host, name)) {
+                found.add(service, sni.at, format!("{name} is not among the hosts")).about(name);
+            }
+        }
+    }
+}
+
+fn gateway_not_found(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
+    for service in &mesh.virtual_services {
+        for named in service.root.list("spec.gateways") {
+            let Some(name) = named.text().filter(|name| *name != "mesh") else { continue };
+            let alike = |other: &&&Loadable| Some(&*other.name) == name.rsplit('/').next();
+            let Some(other) = mesh.gateways.iter().find(alike) else { continue };
+            if gateway(mesh, service, name).is_none() {
+                let meant = format!("{}/{}", other.namespace, other.name);
+                let text = format!("gateway {} is in {:?}", other.name, &*other.namespace);
+                let edit =
+                    (!other.namespace.is_empty()).then(|| super::patch::replace(named.at, &*meant)).flatten();
+                found
+                    .add(service, named.at, text)
+                    .about(name)
+                    .hint(format!("write {meant}"))
+                    .with(other, other.root.at)
+                    .edit(edit);
+            }
+        }
+    }
+}
+
+fn host_not_on_gateway(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
+    for service in &mesh.virtual_services {
+        let named: HashSet<&str> = routes(service)
+            .filter(|route| route.protocol == "http")
+            .flat_map(|route| route.gateways)
+            .collect();
+        for gateway in named.iter().filter_map(|name| gateway(mesh, service, name)) {
+            let servers = gateway.root.list("spec.servers").iter();
+            let listed: Vec<&str> =
+                servers.flat_map(|server| server.list("hosts")).filter_map(Node::text).collect();
+            let fits = |host: &str| listed.iter().any(|one| accepts(one, host) || accepts(host, bare(one)));
+            let hosts = service.root.list("spec.hosts");
+            let Some(first) = hosts.first().filter(|_| !listed.is_empty()) else { continue };
+            if !hosts.iter().filter_map(Node::text).any(fits) {
+                let text = format!("gateway {} accepts none of the hosts", gateway.name);
+                found.add(service, first.at, text).about(&*gateway.name).with(gateway, gateway.root.at);
             }
         }
     }

@@ -3,6 +3,11 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+mod config;
+
+pub(crate) use config::Config;
+use config::Defaults;
+
 use super::{Context, Known};
 use crate::manifest::node::{Node, Place};
 use crate::manifest::{Kind, Loadable, Loaded};
@@ -16,7 +21,11 @@ pub(crate) struct Mesh<'a> {
     pub(crate) gateways: Vec<&'a Loadable>,
     pub(crate) filters: Vec<&'a Loadable>,
     pub(crate) services: Vec<&'a Loadable>,
-    pub(crate) context: &'a Context,
+    pub(crate) sidecars: Vec<&'a Loadable>,
+    pub(crate) workloads: Vec<&'a Loadable>,
+    pub(crate) configs: Vec<Config<'a>>,
+    /// The flags, with what the first `MeshConfig` says.
+    pub(crate) context: Context,
     by_host: HashMap<&'a str, Vec<usize>>,
     rules_by_host: HashMap<&'a str, Vec<usize>>,
 }
@@ -30,6 +39,10 @@ pub(crate) struct Entry<'a> {
     pub(crate) resolution: Option<Resolution>,
     pub(crate) ports: Vec<Port<'a>>,
     pub(crate) endpoints: &'a [Node],
+    /// Workload entries that its selector picks.
+    pub(crate) workloads: Vec<&'a Loadable>,
+    /// It has a virtual address: one that it lists, or one that Istio allocates.
+    pub(crate) has_vip: bool,
     /// Namespaces that see it.
     pub(crate) scope: Scope<'a>,
 }
@@ -62,13 +75,28 @@ pub(crate) struct DestRule<'a> {
     pub(crate) policy: Option<&'a Node>,
     /// Entries that register the host.
     pub(crate) entries: Vec<usize>,
+    /// Namespaces that see it.
+    pub(crate) scope: Scope<'a>,
 }
 
 impl<'a> Mesh<'a> {
-    pub(crate) fn new(loaded: &'a Loaded, known: &BTreeMap<Host, Known>, context: &'a Context) -> Self {
+    pub(crate) fn new(loaded: &'a Loaded, known: &BTreeMap<Host, Known>, given: &Context) -> Self {
         let of = |kind: Kind| loaded.resources.iter().filter(move |resource| resource.kind == kind);
-        let entries: Vec<Entry<'a>> =
-            of(Kind::ServiceEntry).filter_map(|resource| Entry::of(resource, known, context)).collect();
+        let configs = config::configs(loaded);
+        let context = config::context(given, configs.first());
+        let defaults = Defaults::of(&context.platform, configs.first());
+        let workloads: Vec<&'a Loadable> = of(Kind::WorkloadEntry).collect();
+        let mut entries: Vec<Entry<'a>> = of(Kind::ServiceEntry)
+            .filter_map(|resource| Entry::of(resource, known, &context, &defaults))
+            .collect();
+        let mut placed: HashMap<&str, Vec<&'a Loadable>> = HashMap::new();
+        for workload in workloads.iter().copied() {
+            placed.entry(&workload.namespace).or_default().push(workload);
+        }
+        for entry in &mut entries {
+            let near = placed.get(&*entry.resource.namespace).into_iter().flatten().copied();
+            entry.workloads = near.filter(|workload| entry.selects(workload)).collect();
+        }
         let mut by_host: HashMap<&'a str, Vec<usize>> = HashMap::new();
         for (index, entry) in entries.iter().enumerate() {
             for host in &entry.hosts {
@@ -84,6 +112,7 @@ impl<'a> Mesh<'a> {
                     host: name,
                     host_at: host.at,
                     policy: resource.root.get("spec.trafficPolicy"),
+                    scope: Scope::of(resource, defaults.rules),
                     entries: match name.strip_prefix('*') {
                         None => by_host.get(name).cloned().unwrap_or_default(),
                         Some(suffix) => {
@@ -107,6 +136,9 @@ impl<'a> Mesh<'a> {
             gateways: of(Kind::Gateway).collect(),
             filters: of(Kind::EnvoyFilter).collect(),
             services: of(Kind::Service).collect(),
+            sidecars: of(Kind::Sidecar).collect(),
+            workloads,
+            configs,
             context,
             by_host,
             rules_by_host,
@@ -154,11 +186,16 @@ fn closest<'m>(table: &'m HashMap<&str, Vec<usize>>, host: &str) -> Option<&'m V
 }
 
 impl<'a> Entry<'a> {
-    fn of(resource: &'a Loadable, known: &BTreeMap<Host, Known>, context: &Context) -> Option<Self> {
+    fn of(
+        resource: &'a Loadable,
+        known: &BTreeMap<Host, Known>,
+        context: &Context,
+        defaults: &Defaults<'a>,
+    ) -> Option<Self> {
         let spec = resource.root.get("spec")?;
         let ports: Vec<Port<'a>> = spec.list("ports").iter().map(Port::of).collect();
         let settings = Settings {
-            protocol: ports.first().map_or(Protocol::Tls, Port::settings_protocol),
+            protocol: ports.first().map_or(Protocol::Tls, Port::family),
             failover_target: context.failover_target,
             longest_stream: context.longest_stream,
             ..Settings::default()
@@ -174,17 +211,27 @@ impl<'a> Entry<'a> {
                 });
             Some(EntryHost { name, at: host.at, advice, v6_only })
         });
+        let hosts: Vec<EntryHost<'a>> = hosts.collect();
+        let resolution = match spec.get("resolution") {
+            None => Some(Resolution::None),
+            Some(value) => value.text().and_then(Resolution::parse),
+        };
+        let labels = resource.root.get("metadata.labels");
+        let asks_not = labels.and_then(|labels| labels.get_key("networking.istio.io/enable-autoallocate-ip"));
+        let allocated = defaults.allocates
+            && resolution != Some(Resolution::None)
+            && !hosts.iter().any(|host| host.name.starts_with('*'))
+            && asks_not.and_then(Node::text) != Some("false");
         Some(Self {
             resource,
             spec,
-            hosts: hosts.collect(),
-            resolution: match spec.get("resolution") {
-                None => Some(Resolution::None),
-                Some(value) => value.text().and_then(Resolution::parse),
-            },
+            hosts,
+            resolution,
             ports,
             endpoints: spec.list("endpoints"),
-            scope: Scope::of(resource),
+            workloads: Vec::new(),
+            has_vip: allocated || !spec.list("addresses").is_empty(),
+            scope: Scope::of(resource, defaults.entries),
         })
     }
 
@@ -196,8 +243,10 @@ impl<'a> Entry<'a> {
     /// Members of the host's cluster at any one time: measured, or counted where the entry lists addresses.
     pub(crate) fn members(&self, host: &str) -> Option<usize> {
         match self.resolution? {
-            Resolution::Static if !self.endpoints.is_empty() => Some(self.endpoints.len()),
-            Resolution::Dns if self.endpoints.is_empty() => {
+            Resolution::Static => {
+                Some(self.endpoints.len() + self.workloads.len()).filter(|members| *members > 0)
+            }
+            Resolution::Dns if self.asks_for_hosts() => {
                 let advice = self.host(host)?.advice.as_ref()?;
                 advice.resolution.and(advice.pattern).map(|pattern| pattern.members)
             }
@@ -214,15 +263,30 @@ impl<'a> Entry<'a> {
         matches!(self.resolution, Some(Resolution::Dns | Resolution::DnsRoundRobin))
     }
 
+    /// The proxies look its hosts up, not its endpoints or workloads.
+    pub(crate) fn asks_for_hosts(&self) -> bool {
+        self.is_dns() && self.endpoints.is_empty() && self.spec.get("workloadSelector").is_none()
+    }
+
     /// Names and advice of the hosts that DNS was observed for; only where the entry asks DNS for its hosts.
     pub(crate) fn observed(&self) -> impl Iterator<Item = (&EntryHost<'a>, &Recommendation)> {
-        let asks = self.is_dns() && self.endpoints.is_empty();
+        let asks = self.asks_for_hosts();
         self.hosts.iter().filter(move |_| asks).filter_map(|host| Some((host, host.advice.as_ref()?)))
     }
 
     /// All ports pass bytes on, and there is one.
     pub(crate) fn is_passthrough(&self) -> bool {
         !self.ports.is_empty() && self.ports.iter().all(Port::is_passthrough)
+    }
+
+    /// Its selector picks the workload.
+    fn selects(&self, workload: &Loadable) -> bool {
+        let Some(wanted) = self.spec.get("workloadSelector.labels") else { return false };
+        let labels = workload.root.get("spec.labels");
+        let has = |key: &str, value: &Node| {
+            labels.and_then(|labels| labels.get_key(key)).is_some_and(|found| found.value == value.value)
+        };
+        !wanted.entries().is_empty() && wanted.entries().iter().all(|(key, value)| has(&key.text, value))
     }
 
     pub(crate) fn has_addresses(&self) -> bool {
@@ -262,7 +326,8 @@ impl<'a> Port<'a> {
         self.is_tls() || self.is_tcp()
     }
 
-    fn settings_protocol(&self) -> Protocol {
+    /// What Envoy makes of it: requests, a connection that goes by its SNI, or bytes.
+    pub(crate) fn family(&self) -> Protocol {
         match (self.is_http(), self.is_tcp()) {
             (true, _) => Protocol::Http,
             (_, true) => Protocol::Tcp,
@@ -279,8 +344,10 @@ pub(crate) enum Scope<'a> {
 }
 
 impl<'a> Scope<'a> {
-    pub(crate) fn of(resource: &'a Loadable) -> Self {
-        let listed = resource.root.list("spec.exportTo");
+    /// What the resource lists, else the mesh's default, else everywhere.
+    fn of(resource: &'a Loadable, default: &'a [Node]) -> Self {
+        let own = resource.root.list("spec.exportTo");
+        let listed = if own.is_empty() { default } else { own };
         let names: Vec<&str> = listed.iter().filter_map(Node::text).collect();
         if names.is_empty() || names.contains(&"*") {
             return Self::Everywhere;

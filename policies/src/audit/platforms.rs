@@ -4,6 +4,7 @@ use super::Findings;
 use super::mesh::{Entry, Mesh};
 use super::rule::Rule;
 use crate::finding::Severity;
+use crate::manifest::Loadable;
 use crate::manifest::node::{Node, Value};
 use crate::{Citation, ProxyKind, Resolution, Version};
 
@@ -74,6 +75,63 @@ pub(super) const RULES: &[Rule] = &[
         examples: include_str!("examples/EA905.yaml"),
         check: round_robin_lost,
     },
+    Rule {
+        code: "EA906",
+        name: "switch-that-cuts-nothing",
+        severity: Severity::Info,
+        what: "an EnvoyFilter sets close_connections_on_host_set_change",
+        why: "it drains connections and cuts none: a passed-through session or a stream stays on the old address until \
+              it ends",
+        fix: "set trafficPolicy.connectionPool.tcp.maxConnectionDuration and idleTimeout, at the top level",
+        source: &[
+            Citation::thread("https://github.com/envoyproxy/envoy/issues/26459"),
+            Citation::thread("https://github.com/envoyproxy/envoy/issues/8867"),
+        ],
+        examples: include_str!("examples/EA906.yaml"),
+        check: switch_that_cuts_nothing,
+    },
+    Rule {
+        code: "EA907",
+        name: "refresh-rate-raised",
+        severity: Severity::Warning,
+        what: "meshConfig.dnsRefreshRate above 60 s",
+        why: "names are looked up again after their TTL, whatever it says; it is the wait after a failed lookup and for \
+              TTL 0, so that raising it saves no queries and makes outages of DNS longer",
+        fix: "leave it at 60s, or lower it where a partner answers with TTL 0",
+        source: &[
+            Citation::thread("https://github.com/istio/istio/issues/37066"),
+            Citation::lab("ttl-refresh"),
+        ],
+        examples: include_str!("examples/EA907.yaml"),
+        check: refresh_rate_raised,
+    },
+    Rule {
+        code: "EA908",
+        name: "no-allow-list",
+        severity: Severity::Info,
+        what: "outboundTrafficPolicy lets hosts through that no entry registers",
+        why: "under ALLOW_ANY, the default, entries give names settings and metrics but keep nothing out: a mistyped \
+              or removed entry is not noticed, and its host is reached without the settings",
+        fix: "write `outboundTrafficPolicy: {mode: REGISTRY_ONLY}` where entries are to be the list of what is allowed",
+        source: &[Citation::docs(
+            "https://istio.io/latest/docs/tasks/traffic-management/egress/egress-control/",
+        )],
+        examples: include_str!("examples/EA908.yaml"),
+        check: no_allow_list,
+    },
+    Rule {
+        code: "EA909",
+        name: "connect-strategy-without-effect",
+        severity: Severity::Warning,
+        what: "istio.io/connect-strategy where nothing reads it",
+        why: "proxies race connects to several addresses from Istio 1.30 on, in ambient mode in a waypoint only",
+        fix: "upgrade Istio, or give the entry a waypoint",
+        source: &[Citation::docs(
+            "https://istio.io/latest/news/releases/1.30.x/announcing-1.30/change-notes/",
+        )],
+        examples: include_str!("examples/EA909.yaml"),
+        check: connect_strategy,
+    },
 ];
 
 fn round_robin<'m, 'a>(mesh: &'m Mesh<'a>) -> impl Iterator<Item = &'m Entry<'a>> {
@@ -99,6 +157,9 @@ fn refresh_load(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
 }
 
 fn many_names(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
+    if mesh.sidecars.iter().any(|sidecar| limits_all(sidecar, &mesh.context.root_namespace)) {
+        return;
+    }
     let everywhere = |entry: &&Entry<'_>| entry.is_dns() && entry.scope == super::mesh::Scope::Everywhere;
     let mut seen = mesh.entries.iter().filter(everywhere).peekable();
     let Some(first) = seen.peek().copied() else { return };
@@ -109,9 +170,23 @@ fn many_names(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
     }
 }
 
+/// The mesh's default `Sidecar`, and it does not import everything.
+fn limits_all(sidecar: &Loadable, root: &str) -> bool {
+    let mut hosts =
+        sidecar.root.list("spec.egress").iter().flat_map(|egress| egress.list("hosts")).peekable();
+    *sidecar.namespace == *root
+        && sidecar.root.get("spec.workloadSelector").is_none()
+        && hosts.peek().is_some()
+        && hosts.all(|host| host.text() != Some("*/*"))
+}
+
 fn round_robin_in_ambient(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
+    // Where the pool does rotate it is what a waypoint, an Envoy, wants.
+    let fits = |entry: &Entry<'_>| {
+        entry.observed().any(|(_, advice)| advice.resolution == Some(Resolution::DnsRoundRobin))
+    };
     if mesh.context.platform.proxy_kind == ProxyKind::Ambient {
-        for entry in round_robin(mesh) {
+        for entry in round_robin(mesh).filter(|entry| !fits(entry)) {
             found.add(
                 entry.resource,
                 entry.resolution_at(),
@@ -157,5 +232,64 @@ fn round_robin_lost(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
             let text = format!("Istio {istio} may leave this entry out until it is edited");
             found.add(entry.resource, entry.resolution_at(), text);
         }
+    }
+}
+
+fn switch_that_cuts_nothing(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
+    for filter in &mesh.filters {
+        let patches = filter.root.list("spec.configPatches").iter();
+        let at = patches.filter_map(|patch| patch.get("patch.value"));
+        for at in at.filter_map(|value| key(value, "close_connections_on_host_set_change")) {
+            found.add(filter, at, "connections are drained when the addresses change, and none is cut");
+        }
+    }
+}
+
+fn refresh_rate_raised(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
+    /// Istio's default.
+    const USUAL_MS: u64 = 60_000;
+    for config in &mesh.configs {
+        let Some(ms) = config.node.duration_ms("dnsRefreshRate").filter(|ms| *ms > USUAL_MS) else {
+            continue;
+        };
+        let at = config.node.get("dnsRefreshRate").map_or(config.node.at, |rate| rate.at);
+        let text = format!("after a failed lookup a name is left alone for {} s", ms / 1000);
+        found.add(config.resource, at, text);
+    }
+}
+
+fn no_allow_list(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
+    let configs = mesh.configs.iter().map(|config| (config.resource, config.node, true));
+    let sidecars =
+        mesh.sidecars.iter().filter_map(|sidecar| Some((*sidecar, sidecar.root.get("spec")?, false)));
+    for (resource, node, by_default) in configs.chain(sidecars) {
+        let mode = node.get("outboundTrafficPolicy.mode");
+        let (text, at) = match mode.and_then(|mode| Some((mode.text()?, mode.at))) {
+            Some(("REGISTRY_ONLY", _)) => continue,
+            Some((mode, at)) => (format!("{mode}: hosts without an entry are let through"), at),
+            None if by_default => {
+                ("ALLOW_ANY, the default: hosts without an entry are let through".to_owned(), node.at)
+            }
+            None => continue,
+        };
+        found.add(resource, at, text);
+    }
+}
+
+fn connect_strategy(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
+    let ambient = mesh.context.platform.proxy_kind == ProxyKind::Ambient;
+    let early = mesh.context.platform.istio_version.filter(|istio| *istio < Version::new(1, 30));
+    for entry in &mesh.entries {
+        let metadata = ["metadata.annotations", "metadata.labels"].into_iter();
+        let mut found_at = metadata.filter_map(|path| entry.resource.root.get(path));
+        let Some((key, _)) = found_at.find_map(|map| map.entry("istio.io/connect-strategy")) else {
+            continue;
+        };
+        let text = match (early, ambient) {
+            (Some(istio), _) => format!("Istio {istio} does not know it: that takes 1.30"),
+            (None, true) => "ztunnel does not read it: that takes a waypoint".to_owned(),
+            (None, false) => continue,
+        };
+        found.add(entry.resource, key.at, text);
     }
 }

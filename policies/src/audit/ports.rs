@@ -1,6 +1,8 @@
 //! Family EA5: an entry that says something else than its author meant: protocol against port, fields in the wrong
 //! place, values that Istio does not know.
 
+use std::collections::HashSet;
+
 use super::Findings;
 use super::mesh::{DestRule, Entry, Mesh, Port};
 use super::patch::replace;
@@ -18,7 +20,8 @@ pub(super) const RULES: &[Rule] = &[
         name: "tcp-on-443",
         severity: Severity::Error,
         what: "protocol TCP on port 443",
-        why: "without addresses it claims every connection to port 443, those to other names included",
+        why: "without addresses it claims every connection to port 443, those to other names included; an entry with \
+              addresses, listed or allocated, claims those alone and is let be",
         fix: "write `protocol: TLS`, which goes by SNI",
         source: &[
             Citation::thread("https://github.com/istio/istio/issues/11741"),
@@ -170,6 +173,31 @@ pub(super) const RULES: &[Rule] = &[
         examples: include_str!("examples/EA513.yaml"),
         check: unix_endpoint_without_static,
     },
+    Rule {
+        code: "EA514",
+        name: "selector-picks-nothing",
+        severity: Severity::Warning,
+        what: "a workloadSelector that none of the namespace's workload entries answers to",
+        why: "unless pods answer to it, the cluster has no members",
+        fix: "correct the labels of the selector or of the WorkloadEntry",
+        source: &[SERVICE_ENTRY],
+        examples: include_str!("examples/EA514.yaml"),
+        check: selector_picks_nothing,
+    },
+    Rule {
+        code: "EA515",
+        name: "addresses-too-wide",
+        severity: Severity::Warning,
+        what: "addresses that hold a large part of all there are",
+        why: "the entry takes the traffic of every other destination in that range; Istio from 1.32 on warns too",
+        fix: "list the partner's own ranges",
+        source: &[
+            SERVICE_ENTRY,
+            Citation::docs("https://istio.io/latest/news/releases/1.32.x/announcing-1.32/change-notes/"),
+        ],
+        examples: include_str!("examples/EA515.yaml"),
+        check: addresses_too_wide,
+    },
 ];
 
 fn ports<'m, 'a>(
@@ -186,7 +214,7 @@ fn protocol_at(port: &Port<'_>) -> Place {
 
 fn tcp_on_443(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
     let is = |port: &Port<'_>| port.number == Some(443) && port.is("TCP");
-    for (entry, port) in ports(mesh, is).filter(|(entry, _)| !entry.has_addresses()) {
+    for (entry, port) in ports(mesh, is).filter(|(entry, _)| !entry.has_vip) {
         let at = protocol_at(port);
         found
             .add(entry.resource, at, "TCP on 443 claims every connection to port 443")
@@ -385,10 +413,17 @@ fn endpoints<'m, 'a>(entry: &'m Entry<'a>) -> impl Iterator<Item = (&'a str, Pla
 
 fn static_endpoint_is_a_name(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
     for entry in mesh.entries.iter().filter(|entry| entry.resolution == Some(Resolution::Static)) {
-        for (address, at) in endpoints(entry) {
-            let listed = address.parse::<std::net::IpAddr>().is_ok() || address.starts_with("unix:");
-            if !listed && !address.is_empty() {
-                found.add(entry.resource, at, format!("STATIC cannot look {address} up")).about(address);
+        let named =
+            |address: &str| address.parse::<std::net::IpAddr>().is_err() && !address.starts_with("unix:");
+        for (address, at) in endpoints(entry).filter(|(address, _)| named(address) && !address.is_empty()) {
+            found.add(entry.resource, at, format!("STATIC cannot look {address} up")).about(address);
+        }
+        for workload in &entry.workloads {
+            let Some(node) = workload.root.get("spec.address") else { continue };
+            let address = node.text().unwrap_or_default();
+            if named(address) && !address.is_empty() {
+                let text = format!("{} is STATIC and cannot look {address} up", entry.resource.name);
+                found.add(workload, node.at, text).about(address).with(entry.resource, entry.spec.at);
             }
         }
     }
@@ -404,6 +439,32 @@ fn unix_endpoint_without_static(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
                     replace(entry.resolution_at(), "STATIC")
                         .filter(|_| entry.spec.get("resolution").is_some()),
                 );
+        }
+    }
+}
+
+fn selector_picks_nothing(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
+    let placed: HashSet<&str> = mesh.workloads.iter().map(|workload| &*workload.namespace).collect();
+    for entry in mesh.entries.iter().filter(|entry| entry.workloads.is_empty()) {
+        let Some((key, _)) = entry.spec.entry("workloadSelector") else { continue };
+        if placed.contains(&*entry.resource.namespace) {
+            let text = "no WorkloadEntry of the namespace carries these labels";
+            found.add(entry.resource, key.at, text);
+        }
+    }
+}
+
+fn addresses_too_wide(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
+    for entry in &mesh.entries {
+        for (address, at) in
+            entry.spec.list("addresses").iter().filter_map(|node| Some((node.text()?, node.at)))
+        {
+            let Ok(range) = address.parse::<ipnet::IpNet>() else { continue };
+            if range.prefix_len() < if range.addr().is_ipv4() { 8 } else { 16 } {
+                found
+                    .add(entry.resource, at, format!("{address} holds other destinations too"))
+                    .about(address);
+            }
         }
     }
 }

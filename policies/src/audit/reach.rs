@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::Findings;
-use super::mesh::{DestRule, Mesh, Scope};
+use super::mesh::{DestRule, Entry, Mesh, Scope};
 use super::rule::Rule;
 use crate::Citation;
 use crate::finding::Severity;
@@ -63,6 +63,19 @@ pub(super) const RULES: &[Rule] = &[
         examples: include_str!("examples/EA704.yaml"),
         check: rule_not_exported,
     },
+    Rule {
+        code: "EA705",
+        name: "sidecar-names-no-entry",
+        severity: Severity::Warning,
+        what: "a Sidecar imports an external host that is not there for it",
+        why: "its clients have no cluster for the host: the connection is blocked, or passes by the entry's settings",
+        fix: "correct the namespace or the name in egress.hosts, or export the entry to the Sidecar's namespace",
+        source: &[Citation::docs(
+            "https://istio.io/latest/docs/reference/config/networking/sidecar/#IstioEgressListener",
+        )],
+        examples: include_str!("examples/EA705.yaml"),
+        check: sidecar_names_no_entry,
+    },
 ];
 
 /// A name with dots that is not the cluster's own.
@@ -87,7 +100,7 @@ fn rule_without_host(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
         if let Some(near) = near.to(rule.host) {
             draft
                 .severity(Severity::Error)
-                .hint(format!("did you mean {near}?"))
+                .hint(format!("write {near}, if that is what is meant"))
                 .edit(super::patch::replace(rule.host_at, near));
         }
     }
@@ -122,7 +135,7 @@ impl<'a> NearMisses<'a> {
 }
 
 /// Insertions, deletions and exchanges that turn one text into the other; `None` beyond `most`.
-fn distance(one: &str, two: &str, most: usize) -> Option<usize> {
+pub(super) fn distance(one: &str, two: &str, most: usize) -> Option<usize> {
     let (one, two) = (one.as_bytes(), two.as_bytes());
     if one.len().abs_diff(two.len()) > most {
         return None;
@@ -186,8 +199,7 @@ fn two_rules_one_host(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
 
 fn rule_not_exported(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
     for rule in &mesh.rules {
-        let scope = Scope::of(rule.resource);
-        let Scope::Namespaces(_) = scope else { continue };
+        let scope @ Scope::Namespaces(_) = &rule.scope else { continue };
         for entry in mesh.entries_of(rule) {
             let unseen = match &entry.scope {
                 Scope::Everywhere => Some("every other namespace".to_owned()),
@@ -199,6 +211,45 @@ fn rule_not_exported(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
             let at = rule.resource.root.get("spec.exportTo").map_or(rule.host_at, |export| export.at);
             let text = format!("{unseen} sees {} without this rule", rule.host);
             found.add(rule.resource, at, text).about(rule.host).with(entry.resource, entry.spec.at);
+        }
+    }
+}
+
+fn sidecar_names_no_entry(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
+    if mesh.entries.is_empty() {
+        return;
+    }
+    let near = NearMisses::of(mesh);
+    for sidecar in &mesh.sidecars {
+        for listed in sidecar.root.list("spec.egress").iter().flat_map(|egress| egress.list("hosts")) {
+            let Some((namespace, host)) = listed.text().and_then(|text| text.split_once('/')) else {
+                continue;
+            };
+            if host.starts_with('*') || !is_external(host) || namespace == "~" {
+                continue;
+            }
+            let home = if namespace == "." { &*sidecar.namespace } else { namespace };
+            let entries = mesh.entries_for(host);
+            let here = |entry: &&&Entry<'_>| home == "*" || *entry.resource.namespace == *home;
+            let seen = |entry: &&Entry<'_>| entry.scope.sees(&sidecar.namespace);
+            if entries.iter().filter(here).copied().any(|entry| seen(&entry)) {
+                continue;
+            }
+            let other = entries.iter().find(|entry| seen(entry));
+            let text = match (other, entries.first()) {
+                (Some(other), _) => format!("the entry for {host} is in {:?}", &*other.resource.namespace),
+                (None, Some(_)) => {
+                    format!("the entry for {host} is not exported to {:?}", &*sidecar.namespace)
+                }
+                (None, None) => format!("no entry registers {host}"),
+            };
+            let draft = found.add(sidecar, listed.at, text).about(listed.text().unwrap_or_default());
+            if let Some(entry) = other.or(entries.first()) {
+                draft.with(entry.resource, entry.spec.at);
+            } else if let Some(near) = near.to(host) {
+                let edit = super::patch::replace(listed.at, format!("\"{namespace}/{near}\""));
+                draft.hint(format!("write {near}, if that is what is meant")).edit(edit);
+            }
         }
     }
 }

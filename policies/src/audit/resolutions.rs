@@ -124,6 +124,18 @@ pub(super) const RULES: &[Rule] = &[
         examples: include_str!("examples/EA108.yaml"),
         check: sinkhole,
     },
+    Rule {
+        code: "EA109",
+        name: "resolvers-disagree",
+        severity: Severity::Warning,
+        what: "servers that answer with different addresses for one name",
+        why: "what a proxy connects to depends on the resolver of its node, and an audit from elsewhere judges answers \
+              that the proxies never see",
+        fix: "observe the name by the resolver that the proxies use: `--resolver ADDR`",
+        source: &[Citation::Deduced],
+        examples: include_str!("examples/EA109.yaml"),
+        check: resolvers_disagree,
+    },
 ];
 
 /// Hosts of the entry, sorted by the resolution that they need.
@@ -240,6 +252,23 @@ fn sinkhole(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
         for (host, _) in entry.observed().filter(|(_, advice)| advice.traits.contains(&Trait::Sinkhole)) {
             let text = format!("one resolver answers {} with an address that leads nowhere", host.name);
             found.add(entry.resource, host.at, text).about(host.name).observed();
+        }
+    }
+}
+
+fn resolvers_disagree(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
+    for entry in &mesh.entries {
+        for (host, advice) in entry.observed() {
+            let (text, severity) = if advice.traits.contains(&Trait::SplitHorizon) {
+                let text = "the zone's own servers and the resolver never agreed on an address of";
+                (format!("{text} {}", host.name), Severity::Warning)
+            } else if advice.traits.contains(&Trait::Regional) {
+                let text = format!("{} answers with other addresses in other places", host.name);
+                (text, Severity::Info)
+            } else {
+                continue;
+            };
+            found.add(entry.resource, host.at, text).about(host.name).severity(severity).observed();
         }
     }
 }

@@ -23,7 +23,7 @@ pub struct Rule {
     pub fix: &'static str,
     /// How it is known.
     pub source: &'static [Citation],
-    /// Inputs that fire and inputs that do not; see [`Rule::examples`].
+    /// Inputs that fire and inputs that do not; see [`examples`].
     pub examples: &'static str,
     /// Finds it.
     pub(super) check: fn(&Mesh<'_>, &mut Findings<'_>),
@@ -70,19 +70,24 @@ impl Rule {
         self.examples().iter().any(|example| example.fires && !example.dns.is_empty())
     }
 
-    /// The examples: each starts with `# fires: title` or `# silent: title`, `# dns:` and `# flags:` lines may follow,
-    /// then the manifests.
+    /// The examples, fires and silent ones mixed.
     #[must_use]
     pub fn examples(&self) -> Vec<Example<'static>> {
-        let starts = self.examples.match_indices("# ").map(|(at, _)| at).filter(|&at| {
-            (at == 0 || self.examples[..at].ends_with('\n'))
-                && (self.examples[at..].starts_with("# fires: ")
-                    || self.examples[at..].starts_with("# silent: "))
-        });
-        let mut starts: Vec<usize> = starts.collect();
-        starts.push(self.examples.len());
-        starts.windows(2).map(|pair| example(&self.examples[pair[0]..pair[1]])).collect()
+        examples(self.examples)
     }
+}
+
+/// Reads examples: each starts with `# fires: title` or `# silent: title`, `# dns:` and `# flags:` lines may follow, then
+/// the manifests.
+#[must_use]
+pub fn examples(text: &'static str) -> Vec<Example<'static>> {
+    let starts = text.match_indices("# ").map(|(at, _)| at).filter(|&at| {
+        let starts = ["# fires: ", "# silent: "].iter().any(|mark| text[at..].starts_with(mark));
+        starts && (at == 0 || text[..at].ends_with('\n'))
+    });
+    let mut starts: Vec<usize> = starts.collect();
+    starts.push(text.len());
+    starts.windows(2).map(|pair| example(&text[pair[0]..pair[1]])).collect()
 }
 
 fn example(text: &'static str) -> Example<'static> {

@@ -83,6 +83,21 @@ pub(super) const RULES: &[Rule] = &[
         examples: include_str!("examples/EA606.yaml"),
         check: dynamic_dns_trusts_sni,
     },
+    Rule {
+        code: "EA607",
+        name: "wildcard-in-ambient",
+        severity: Severity::Warning,
+        what: "a wildcard host without addresses in ambient mode",
+        why: "Istio allocates no address for a wildcard, and without one DNS capture has nothing to hand out: the traffic \
+              goes around the waypoint and its policies",
+        fix: "list the names, or the `addresses`",
+        source: &[
+            Citation::thread("https://github.com/istio/istio/issues/54981"),
+            Citation::thread("https://github.com/istio/ztunnel/issues/1485"),
+        ],
+        examples: include_str!("examples/EA607.yaml"),
+        check: wildcard_in_ambient,
+    },
 ];
 
 fn wildcards<'m, 'a>(entry: &'m Entry<'a>) -> impl Iterator<Item = &'m EntryHost<'a>> {
@@ -94,7 +109,7 @@ fn dynamic<'m, 'a>(mesh: &'m Mesh<'a>) -> impl Iterator<Item = &'m Entry<'a>> {
 }
 
 fn wildcard_on_dns(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
-    for entry in mesh.entries.iter().filter(|entry| entry.is_dns() && entry.endpoints.is_empty()) {
+    for entry in mesh.entries.iter().filter(|entry| entry.asks_for_hosts()) {
         for host in wildcards(entry) {
             let resolution = entry.resolution.map_or("", Resolution::as_str);
             let text = format!("{} cannot be looked up, which {resolution} is to do", host.name);
@@ -163,5 +178,17 @@ fn dynamic_dns_trusts_sni(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
             entry.resolution_at(),
             "the client's SNI decides where the proxy connects to",
         );
+    }
+}
+
+fn wildcard_in_ambient(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
+    if mesh.context.platform.proxy_kind != ProxyKind::Ambient {
+        return;
+    }
+    for entry in mesh.entries.iter().filter(|entry| !entry.has_addresses()) {
+        for host in wildcards(entry) {
+            let text = format!("{} has no address, so a waypoint never sees its traffic", host.name);
+            found.add(entry.resource, host.at, text).about(host.name);
+        }
     }
 }

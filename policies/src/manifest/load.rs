@@ -8,6 +8,7 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::mesh_config;
 use super::node::{Node, Place, Value};
 use super::read::{ReadError, read};
 
@@ -55,8 +56,14 @@ pub enum Kind {
     Gateway,
     /// networking.istio.io
     EnvoyFilter,
+    /// networking.istio.io
+    Sidecar,
+    /// networking.istio.io
+    WorkloadEntry,
     /// core
     Service,
+    /// Not a resource of its own: in the `ConfigMap` that istiod reads, an `IstioOperator` or an `Istio`.
+    MeshConfig,
 }
 
 /// A part of the input that could not be read.
@@ -79,14 +86,22 @@ pub struct LoadProblem {
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 9] = [
         Self::ServiceEntry,
         Self::DestinationRule,
         Self::VirtualService,
         Self::Gateway,
         Self::EnvoyFilter,
+        Self::Sidecar,
+        Self::WorkloadEntry,
         Self::Service,
+        Self::MeshConfig,
     ];
+
+    /// Those that an API server has as resources of their own.
+    pub fn resources() -> impl Iterator<Item = Self> {
+        Self::ALL.into_iter().filter(|kind| *kind != Self::MeshConfig)
+    }
 
     /// As it is written in a manifest.
     #[must_use]
@@ -97,17 +112,21 @@ impl Kind {
             Self::VirtualService => "VirtualService",
             Self::Gateway => "Gateway",
             Self::EnvoyFilter => "EnvoyFilter",
+            Self::Sidecar => "Sidecar",
+            Self::WorkloadEntry => "WorkloadEntry",
             Self::Service => "Service",
+            Self::MeshConfig => "MeshConfig",
         }
     }
 
     /// Istio serves its kinds as v1alpha3, v1beta1 and v1; other groups have kinds of the same name.
     fn of(api_version: &str, kind: &str) -> Option<Self> {
         let istio = api_version.starts_with("networking.istio.io/");
-        Self::ALL
-            .into_iter()
-            .find(|known| known.as_str() == kind)
-            .filter(|known| if *known == Self::Service { api_version == "v1" } else { istio })
+        Self::ALL.into_iter().find(|known| known.as_str() == kind).filter(|known| match known {
+            Self::Service => api_version == "v1",
+            Self::MeshConfig => false,
+            _ => istio,
+        })
     }
 }
 
@@ -167,6 +186,7 @@ impl Loaded {
 
     /// One resource, or the items of a list of them.
     fn add_root(&mut self, file: &Arc<str>, mut root: Node) {
+        mesh_config::unfold(&mut root);
         let text = |path: &str| root.text_at(path).unwrap_or_default();
         let (api_version, kind) = (text("apiVersion"), text("kind"));
         if kind.ends_with("List") && root.get("items").is_some() {
@@ -180,12 +200,14 @@ impl Loaded {
             }
             return;
         }
-        let Some(kind) = Kind::of(api_version, kind) else {
+        let found =
+            Kind::of(api_version, kind).or_else(|| mesh_config::holds(&root).then_some(Kind::MeshConfig));
+        let Some(kind) = found else {
             let kind = if kind.is_empty() { "without a kind" } else { kind };
             *self.passed_over.entry(clip(kind)).or_default() += 1;
             return;
         };
-        if let Some(place) = template_in(&root) {
+        if let Some(place) = template_in(mesh_config::of(&root).unwrap_or(&root)) {
             self.problems.push(LoadProblem {
                 file: file.to_string(),
                 line: place.line,

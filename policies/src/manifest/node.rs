@@ -57,10 +57,22 @@ impl Node {
         path.split('.').try_fold(self, |node, key| node.entry(key).map(|(_, value)| value))
     }
 
+    /// The value of one key, dots in it taken as they are.
+    #[must_use]
+    pub fn get_key(&self, key: &str) -> Option<&Self> {
+        self.entry(key).map(|(_, value)| value)
+    }
+
     /// Key and value of one key.
     #[must_use]
     pub fn entry(&self, key: &str) -> Option<(&Key, &Self)> {
         self.entries().iter().find(|(found, _)| &*found.text == key).map(|(key, value)| (key, value))
+    }
+
+    /// The value of one key, to change it.
+    pub(super) fn get_mut(&mut self, key: &str) -> Option<&mut Self> {
+        let Value::Map(entries) = &mut self.value else { return None };
+        entries.iter_mut().find(|(found, _)| &*found.text == key).map(|(_, value)| value)
     }
 
     /// Keys and values; empty for anything but a mapping.
@@ -132,28 +144,27 @@ impl Node {
 
     /// What comes in by an alias or a merge cannot be edited where it is used.
     pub(super) fn forget_bytes(&mut self) {
-        self.at.bytes = None;
-        match &mut self.value {
-            Value::List(items) => items.iter_mut().for_each(Self::forget_bytes),
-            Value::Map(entries) => {
-                for (key, value) in entries {
-                    key.at.bytes = None;
-                    value.forget_bytes();
-                }
-            }
-            _ => {}
-        }
+        self.each_place(&mut |at| at.bytes = None);
     }
 
     /// Moves the whole tree down by lines and bytes: from its document to its file.
     pub(super) fn shift(&mut self, lines: u32, bytes: u32) {
-        self.at.shift(lines, bytes);
+        self.each_place(&mut |at| at.shift(lines, bytes));
+    }
+
+    /// Moves the whole tree to the right.
+    pub(super) fn indent(&mut self, columns: u32) {
+        self.each_place(&mut |at| at.column += columns);
+    }
+
+    fn each_place(&mut self, change: &mut impl FnMut(&mut Place)) {
+        change(&mut self.at);
         match &mut self.value {
-            Value::List(items) => items.iter_mut().for_each(|item| item.shift(lines, bytes)),
+            Value::List(items) => items.iter_mut().for_each(|item| item.each_place(change)),
             Value::Map(entries) => {
                 for (key, value) in entries {
-                    key.at.shift(lines, bytes);
-                    value.shift(lines, bytes);
+                    change(&mut key.at);
+                    value.each_place(change);
                 }
             }
             _ => {}
@@ -184,6 +195,7 @@ pub fn duration_ms(text: &str) -> Option<u64> {
             "s" => 1000.0,
             "ms" => 1.0,
             "us" | "µs" => 0.001,
+            "ns" => 0.000_001,
             _ => return None,
         };
         total += number.parse::<f64>().ok()? * factor;

@@ -31,8 +31,9 @@ pub(crate) fn read(text: &str) -> Result<Vec<Node>, ReadError> {
     let mut builder = Builder::default();
     for event in Parser::new_from_str_with_options(text, options) {
         let (event, span) = event.map_err(|error| {
-            let mark = error.marker();
-            ReadError { at: place(&Span::new(*mark, *mark)), message: error.info() }
+            let (mark, message) = (error.marker(), error.info());
+            let message = if message.contains("recursion limit") { too_deep() } else { message };
+            ReadError { at: place(&Span::new(*mark, *mark)), message }
         })?;
         builder.take(event, &span)?;
     }
@@ -74,7 +75,7 @@ impl Builder {
                 };
                 self.copied += weight(found);
                 if self.copied > MAX_COPIED {
-                    return Err(error(at, "aliases that expand without measure"));
+                    return Err(error(at, "aliases and anchors that expand without measure"));
                 }
                 let mut copy = found.clone();
                 copy.at = Place { bytes: None, ..at };
@@ -92,7 +93,7 @@ impl Builder {
 
     fn begin(&mut self, at: Place, anchor: usize, content: Content) -> Result<(), ReadError> {
         if self.open.len() >= MAX_DEPTH {
-            return Err(error(at, &format!("nested more than {MAX_DEPTH} levels deep")));
+            return Err(error(at, &too_deep()));
         }
         self.open.push(Open { at, anchor, content });
         Ok(())
@@ -120,7 +121,7 @@ impl Builder {
         if anchor > 0 {
             self.copied += weight(&node);
             if self.copied > MAX_COPIED {
-                return Err(error(node.at, "anchors that hold too much"));
+                return Err(error(node.at, "aliases and anchors that expand without measure"));
             }
             let mut kept = node.clone();
             kept.forget_bytes();
@@ -216,6 +217,10 @@ fn place(span: &Span) -> Place {
         _ => None,
     };
     Place { line: number(span.start.line()), column: number(span.start.col() + 1), bytes }
+}
+
+fn too_deep() -> String {
+    format!("nested more than {MAX_DEPTH} levels deep")
 }
 
 fn error(at: Place, message: &str) -> ReadError {

@@ -13,6 +13,7 @@ use proptest::prelude::*;
 
 use policies::{Host, LookupFamily, Platform, Protocol, ProxyKind, ResolutionClass, Settings};
 
+use crate::mending::mends;
 use crate::seen::Seen;
 
 fn rules() -> impl Iterator<Item = &'static Rule> {
@@ -181,34 +182,43 @@ fn what_the_tool_generates_is_clean() {
             aaaa_only: false,
         })
         .collect();
-    for version in ["1.36.4", "1.38.3", "1.39.3", "1.40.0"] {
+    let versions = ["1.36.4", "1.38.3", "1.39.3", "1.40.0"];
+    let proxies = [ProxyKind::Gateway, ProxyKind::Sidecar, ProxyKind::Ambient];
+    for (version, proxy_kind) in versions.iter().flat_map(|version| proxies.map(|proxy| (version, proxy))) {
+        let platform =
+            Platform { envoy_version: Some(version.parse().unwrap()), proxy_kind, ..Platform::default() };
         for protocol in Protocol::ALL {
             for failover_target in [None, Some(Duration::from_secs(60))] {
-                let platform =
-                    Platform { envoy_version: Some(version.parse().unwrap()), ..Platform::default() };
-                let settings = Settings {
-                    protocol,
-                    port: protocol.default_port().unwrap_or(5432),
-                    failover_target,
-                    ..Settings::default()
-                };
-                let advice: Vec<_> =
-                    dns.iter().map(|dns| seen(dns).advice(dns.host, &platform, &settings)).collect();
-                let known: BTreeMap<Host, Known> =
-                    dns.iter().map(|dns| (Host::parse(dns.host).unwrap(), known(dns))).collect();
-                for group in [false, true] {
-                    // Two TCP entries on one port collide, as their caveat says: one at a time.
-                    let batches: Vec<&[_]> =
-                        if protocol == Protocol::Tcp { advice.chunks(1).collect() } else { vec![&advice] };
-                    for batch in batches {
-                        let yaml = render(&manifests_for(batch, group), "header").unwrap();
-                        let context =
-                            Context { platform: platform.clone(), failover_target, ..Context::default() };
-                        let found = audit(&load(&yaml), &known, &context, None).findings;
-                        assert_eq!(found, [], "{version} {protocol:?} {group}\n{yaml}");
-                    }
-                }
+                generated_is_clean(&dns, &platform, protocol, failover_target);
             }
+        }
+    }
+}
+
+fn generated_is_clean(
+    dns: &[ExampleDns<'_>],
+    platform: &Platform,
+    protocol: Protocol,
+    failover_target: Option<Duration>,
+) {
+    let settings = Settings {
+        protocol,
+        port: protocol.default_port().unwrap_or(5432),
+        failover_target,
+        ..Settings::default()
+    };
+    let advice: Vec<_> = dns.iter().map(|dns| seen(dns).advice(dns.host, platform, &settings)).collect();
+    let known: BTreeMap<Host, Known> =
+        dns.iter().map(|dns| (Host::parse(dns.host).unwrap(), known(dns))).collect();
+    for group in [false, true] {
+        // Two TCP entries on one port collide, as their caveat says: one at a time.
+        let batches: Vec<&[_]> =
+            if protocol == Protocol::Tcp { advice.chunks(1).collect() } else { vec![&advice] };
+        for batch in batches {
+            let yaml = render(&manifests_for(batch, group), "header").unwrap();
+            let context = Context { platform: platform.clone(), failover_target, ..Context::default() };
+            let found = audit(&load(&yaml), &known, &context, None).findings;
+            assert_eq!(found, [], "{platform:?} {protocol:?} {group}\n{yaml}");
         }
     }
 }
@@ -251,11 +261,19 @@ fn the_shapes_of_istio_s_own_pages_give_no_error() {
         let path = page.unwrap().path();
         let loaded = load(&std::fs::read_to_string(&path).unwrap());
         let found = audit(&loaded, &BTreeMap::new(), &Context::default(), None).findings;
-        let loud: Vec<_> = found.iter().filter(|finding| finding.severity > Severity::Info).collect();
-        assert!(loud.is_empty(), "{}: {loud:#?}", path.display());
+        let loud = found.iter().filter(|finding| finding.severity > Severity::Info);
+        let loud: Vec<(&str, Severity)> =
+            loud.map(|finding| (finding.code.as_str(), finding.severity)).collect();
+        // That page's route does name a gateway of another namespace without saying so.
+        let known = if path.ends_with("entry-through-gateway.yaml") {
+            vec![("EA807", Severity::Warning)]
+        } else {
+            Vec::new()
+        };
+        assert_eq!(loud, known, "{}", path.display());
         pages += 1;
     }
-    assert!(pages >= 10, "{pages}");
+    assert!(pages >= 15, "{pages}");
 }
 
 #[test]
@@ -279,11 +297,11 @@ fn a_suppression_is_unused_only_where_its_rule_was_asked() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
-    /// Examples with lines dropped, doubled, commented and indented, as people and merges leave them.
+    /// Examples with lines dropped, doubled, commented, spread, indented and quoted, as people and merges leave them.
     #[test]
     fn what_is_mended_reads_and_is_mended(
         pick in any::<proptest::sample::Index>(),
-        changes in proptest::collection::vec((any::<proptest::sample::Index>(), 0u8..5), 0..3),
+        changes in proptest::collection::vec((any::<proptest::sample::Index>(), 0u8..9), 0..4),
     ) {
         let all: Vec<Example<'_>> = rules().flat_map(Rule::examples).filter(|found| found.yaml.len() < 3000).collect();
         let example = &all[pick.index(all.len())];
@@ -295,27 +313,18 @@ proptest! {
                 1 => lines.insert(at, "# ä comment: [".to_owned()),
                 2 => lines[at] += " # trailing",
                 3 => lines[at] += "\r",
-                _ => lines[at] = lines[at].replace(": ", ":   "),
+                4 => lines[at] = lines[at].replace(": ", ":   "),
+                5 => lines.insert(at, lines[at].clone()),
+                6 => lines[at] = format!("  {}", lines[at]),
+                7 => lines[at] = lines[at].replace(": [", ": &list [").replace(": {", ": &map {"),
+                _ => if let Some((key, value)) = lines[at].split_once(": ") {
+                    lines[at] = format!("{key}: '{value}'");
+                },
             }
             prop_assume!(!lines.is_empty());
         }
-        let text = lines.join("\n");
-        let mut loaded = Loaded::default();
-        loaded.add("example.yaml", text.as_bytes());
-        prop_assume!(loaded.problems.is_empty());
         let known: BTreeMap<Host, Known> =
             example.dns.iter().map(|dns| (Host::parse(dns.host).unwrap(), known(dns))).collect();
-        let context = context(&example.flags);
-        let before = audit(&loaded, &known, &context, None).findings;
-        let edits: Vec<_> = before.iter().flat_map(|finding| finding.edits.clone()).collect();
-        let mended = apply(&text, &edits);
-        let mut again = Loaded::default();
-        again.add("example.yaml", mended.as_bytes());
-        prop_assert!(again.problems.is_empty(), "{:?}\n{mended}", again.problems);
-        let after = audit(&again, &known, &context, None).findings;
-        for finding in before.iter().filter(|finding| !finding.edits.is_empty()) {
-            let stays = after.iter().any(|other| other.fingerprint() == finding.fingerprint());
-            prop_assert!(!stays, "{} stays\n{mended}", finding.code);
-        }
+        mends(&lines.join("\n"), &known, &context(&example.flags)).map_err(TestCaseError::fail)?;
     }
 }

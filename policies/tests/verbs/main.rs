@@ -5,5 +5,6 @@
 mod advice;
 mod audits;
 mod loading;
+mod mending;
 mod seen;
 mod verdicts;

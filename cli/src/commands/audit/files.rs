@@ -45,15 +45,16 @@ impl Files {
         } else if path.is_dir() {
             self.folder(path, depth, problems)
         } else {
-            File::open(path).and_then(|file| self.bytes(&path.to_string_lossy(), file))
+            File::open(path).and_then(|file| self.bytes(&name(path), file))
         };
         if let Err(error) = read {
             let hint = match error.kind() {
                 io::ErrorKind::NotFound => "check the path",
                 io::ErrorKind::PermissionDenied => "check the permissions of the file and its folders",
+                _ if path.is_symlink() => "the link leads in a circle: correct or remove it",
                 _ => "check that it is a readable file",
             };
-            problems.push(Problem::new(path.display(), format!("cannot be read: {error}"), hint));
+            problems.push(Problem::new(name(path), format!("cannot be read: {error}"), hint));
         }
     }
 
@@ -67,8 +68,9 @@ impl Files {
             let (path, kind) = (entry.path(), entry.file_type()?);
             let known =
                 path.extension().is_some_and(|ext| ["yaml", "yml", "json"].iter().any(|known| ext == *known));
-            // A link may lead to a file, as Kubernetes' own volumes do, but not back up.
-            if kind.is_dir() || (known && path.is_file()) {
+            // A link may lead to a file, as Kubernetes' own volumes do, but not back up; one that leads nowhere is told.
+            let lost = kind.is_symlink() && !path.exists();
+            if kind.is_dir() || (known && (path.is_file() || lost)) {
                 self.path(&path, depth, problems);
             }
         }
@@ -82,6 +84,11 @@ impl Files {
         self.texts.insert(name.to_owned(), String::from_utf8(bytes).ok());
         Ok(())
     }
+}
+
+/// The path as findings carry it; `.` at its head says nothing.
+fn name(path: &Path) -> String {
+    path.strip_prefix("./").unwrap_or(path).to_string_lossy().into_owned()
 }
 
 #[cfg(test)]

@@ -8,11 +8,23 @@ use policies::finding::{Edit, Finding};
 use similar::TextDiff;
 
 use super::files::{Files, STDIN};
-use crate::console::{Console, escape};
+use crate::console::Console;
 
 /// Whether a machine can mend it: standard input can only be printed.
 pub(super) fn mends(finding: &Finding) -> bool {
     !finding.edits.is_empty() && finding.at.file != STDIN
+}
+
+/// The file's name as `patch -p1` and `git apply` take it: from the working folder on, and with a tab behind a name
+/// that has spaces, as git writes it.
+fn header(name: &str) -> String {
+    let here = std::env::current_dir().unwrap_or_default();
+    let path = Path::new(name);
+    let path = path.strip_prefix(&here).unwrap_or(path);
+    let name = path.strip_prefix("/").unwrap_or(path).components().as_path().to_string_lossy();
+    let name: String = name.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
+    let name = name.trim_start_matches("./");
+    if name.contains(' ') { format!("{name}\t") } else { name.to_owned() }
 }
 
 /// Prints or writes what a machine can mend.
@@ -33,8 +45,10 @@ pub(super) fn run(files: &Files, findings: &[Finding], write: bool, console: &Co
             std::fs::write(Path::new(name), &new).with_context(|| format!("cannot write {name}"))?;
             console.note(&format!("{name} is mended"));
         } else {
-            let patch = TextDiff::from_lines(text, &new).unified_diff().header(name, name).to_string();
-            console.data(&escape(&patch))?;
+            let name = header(name);
+            let (old_name, new_name) = (format!("a/{name}"), format!("b/{name}"));
+            let diff = TextDiff::from_lines(text, &new);
+            console.file(&diff.unified_diff().header(&old_name, &new_name).to_string())?;
         }
     }
     let rest = findings.len() - mended;

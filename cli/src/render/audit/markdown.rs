@@ -28,7 +28,8 @@ pub(super) fn audit(audit: &AuditReport) -> String {
     for finding in &audit.result.findings {
         let place = clean(&finding.at.to_string());
         let (hint, evidence) = (clean(&finding.hint), clean(&evidence(finding)));
-        let _ = writeln!(out, "- **{}** {place}: {hint} ({evidence})", finding.code);
+        let evidence = if evidence.is_empty() { evidence } else { format!(" ({evidence})") };
+        let _ = writeln!(out, "- **{}** {place}: {hint}{evidence}", finding.code);
     }
     out
 }

@@ -61,10 +61,15 @@ fn descriptor(rule: &Rule) -> Value {
 }
 
 fn result(finding: &Finding, rules: &[&Rule]) -> Value {
+    let mut text = sentences(finding);
+    let evidence = evidence(finding);
+    if !evidence.is_empty() {
+        text = format!("{text} [{evidence}]");
+    }
     let mut result = json!({
         "ruleId": finding.code,
         "level": level(finding.severity),
-        "message": { "text": format!("{} [{}]", sentences(finding), evidence(finding)) },
+        "message": { "text": text },
         "locations": [location(&finding.at)],
         "partialFingerprints": { "egressAudit/v1": finding.fingerprint() },
     });

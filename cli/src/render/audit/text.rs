@@ -20,7 +20,8 @@ pub(super) fn audit(audit: &AuditReport, mut text: Text) -> String {
         text.add(Tone::Strong, format!("{} {}", finding.code, name(finding)));
         text.plain(format!("  {}  {}", finding.at, resource(finding))).end();
         text.plain("  ").wrapped(&finding.message, 2, WIDTH);
-        for (word, sentence) in [("do ", finding.hint.clone()), ("see", evidence(finding))] {
+        let parts = [("do ", finding.hint.clone()), ("see", evidence(finding))];
+        for (word, sentence) in parts.into_iter().filter(|(_, sentence)| !sentence.is_empty()) {
             text.plain("  ").add(Tone::Dim, word).plain(" ").wrapped(sentence, 6, WIDTH);
         }
         text.end();

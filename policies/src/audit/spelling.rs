@@ -1,0 +1,165 @@
+//! Family EA5, continued: names and values of fields that Istio refuses or drops. What is merely newer than this table is
+//! let be: only a near miss of a known name is told.
+
+use std::collections::HashSet;
+
+use super::Findings;
+use super::mesh::Mesh;
+use super::patch::replace;
+use super::reach::distance;
+use super::rule::Rule;
+use crate::Citation;
+use crate::finding::Severity;
+use crate::manifest::Loadable;
+use crate::manifest::node::{Node, Place, duration_ms};
+
+const SERVICE_ENTRY: Citation =
+    Citation::docs("https://istio.io/latest/docs/reference/config/networking/service-entry/");
+const DESTINATION_RULE: Citation =
+    Citation::docs("https://istio.io/latest/docs/reference/config/networking/destination-rule/");
+
+pub(super) const RULES: &[Rule] = &[
+    Rule {
+        code: "EA516",
+        name: "misspelled-field",
+        severity: Severity::Error,
+        what: "a field that is one or two strokes from one that Istio knows",
+        why: "it is refused, or dropped without a word where validation is off, and the default applies",
+        fix: "correct the name",
+        source: &[SERVICE_ENTRY, DESTINATION_RULE],
+        examples: include_str!("examples/EA516.yaml"),
+        check: misspelled_field,
+    },
+    Rule {
+        code: "EA517",
+        name: "value-out-of-range",
+        severity: Severity::Error,
+        what: "a port, a percentage or a duration that cannot be one, or a port that is listed twice",
+        why: "the resource is refused, and the mesh goes on with the one before it, or with none",
+        fix: "correct the value: ports are 1 to 65535, percentages 0 to 100, durations carry their unit (`5s`, `1m30s`)",
+        source: &[SERVICE_ENTRY, DESTINATION_RULE],
+        examples: include_str!("examples/EA517.yaml"),
+        check: value_out_of_range,
+    },
+];
+
+const ENTRY: &[&str] = &[
+    "hosts",
+    "addresses",
+    "ports",
+    "location",
+    "resolution",
+    "endpoints",
+    "workloadSelector",
+    "exportTo",
+    "subjectAltNames",
+];
+const ENDPOINT: &[&str] = &["address", "ports", "labels", "network", "locality", "weight", "serviceAccount"];
+const RULE: &[&str] = &["host", "trafficPolicy", "subsets", "exportTo", "workloadSelector"];
+const PORT: &[&str] = &["number", "protocol", "name", "targetPort"];
+const POLICY: &[&str] = &[
+    "loadBalancer",
+    "connectionPool",
+    "outlierDetection",
+    "tls",
+    "portLevelSettings",
+    "tunnel",
+    "proxyProtocol",
+    "retryBudget",
+    "port",
+];
+const TCP: &[&str] =
+    &["maxConnections", "connectTimeout", "tcpKeepalive", "maxConnectionDuration", "idleTimeout"];
+const OUTLIER: &[&str] = &[
+    "splitExternalLocalOriginErrors",
+    "consecutiveLocalOriginFailures",
+    "consecutiveGatewayErrors",
+    "consecutive5xxErrors",
+    "consecutiveErrors",
+    "interval",
+    "baseEjectionTime",
+    "maxEjectionPercent",
+    "minHealthPercent",
+];
+
+/// Mappings of a resource whose fields are known, by name.
+fn places<'a>(mesh: &Mesh<'a>) -> Vec<(&'a Loadable, &'a Node, &'static [&'static str])> {
+    let mut places = Vec::new();
+    for entry in &mesh.entries {
+        places.push((entry.resource, entry.spec, ENTRY));
+        places.extend(entry.ports.iter().map(|port| (entry.resource, port.node, PORT)));
+        places.extend(entry.endpoints.iter().map(|endpoint| (entry.resource, endpoint, ENDPOINT)));
+    }
+    for rule in &mesh.rules {
+        places.extend(rule.resource.root.get("spec").map(|spec| (rule.resource, spec, RULE)));
+        for (policy, _) in super::connections::policies(rule) {
+            places.push((rule.resource, policy, POLICY));
+            let below = [("connectionPool.tcp", TCP), ("outlierDetection", OUTLIER)];
+            let below = below.into_iter().filter_map(|(path, known)| Some((policy.get(path)?, known)));
+            places.extend(below.map(|(node, known)| (rule.resource, node, known)));
+        }
+    }
+    places
+}
+
+fn misspelled_field(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
+    for (resource, node, known) in places(mesh) {
+        for (key, _) in node.entries().iter().filter(|(key, _)| !known.contains(&&*key.text)) {
+            let written = key.text.to_ascii_lowercase().replace(['_', '-'], "");
+            let near = known.iter().filter(|name| node.get(name).is_none());
+            let near =
+                near.filter_map(|name| Some((distance(&name.to_ascii_lowercase(), &written, 2)?, name)));
+            if let Some((_, meant)) = near.min().filter(|_| written.len() > 3) {
+                let text = format!("`{}` is no field", crate::manifest::clip(&key.text));
+                found
+                    .add(resource, key.at, text)
+                    .about(&*key.text)
+                    .hint(format!("write `{meant}`, if that is what is meant"))
+                    .edit(replace(key.at, *meant));
+            }
+        }
+    }
+}
+
+fn value_out_of_range(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
+    let mut tell = |resource: &Loadable, at: Place, about: &str, text: String| {
+        found.add(resource, at, text).about(about);
+    };
+    for entry in &mesh.entries {
+        let mut numbers = HashSet::new();
+        for port in &entry.ports {
+            for key in ["number", "targetPort"] {
+                let Some(node) = port.node.get(key) else { continue };
+                if !node.integer().is_some_and(|number| (1..=65535).contains(&number)) {
+                    tell(entry.resource, node.at, key, format!("{key} is no port"));
+                } else if key == "number" && !numbers.insert(port.number) {
+                    let number = port.number.unwrap_or_default();
+                    tell(entry.resource, node.at, "twice", format!("port {number} is listed twice"));
+                }
+            }
+        }
+    }
+    for (resource, node, known) in places(mesh) {
+        for (key, value) in node.entries().iter().filter(|(key, _)| known.contains(&&*key.text)) {
+            let (name, whole) = (&*key.text, value.integer());
+            let text = match name {
+                "maxEjectionPercent" | "minHealthPercent"
+                    if !whole.is_some_and(|percent| (0..=100).contains(&percent)) =>
+                {
+                    format!("{name} is no percentage")
+                }
+                "connectTimeout"
+                | "idleTimeout"
+                | "maxConnectionDuration"
+                | "interval"
+                | "baseEjectionTime"
+                    if whole.is_some() || value.text().is_some_and(|text| duration_ms(text).is_none()) =>
+                {
+                    format!("{name} is no duration: its unit is missing or unknown")
+                }
+                _ => continue,
+            };
+            tell(resource, value.at, name, text);
+        }
+    }
+}
