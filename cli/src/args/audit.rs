@@ -23,10 +23,10 @@ pub struct AuditArgs {
     #[command(flatten)]
     pub cluster: ClusterArgs,
     /// Ask no DNS: only what the files alone show.
-    #[arg(long, conflicts_with_all = ["observations", "resolver", "authority", "ecs", "window", "quick", "save"])]
+    #[arg(long, help_heading = "Measuring", conflicts_with_all = ["observations", "resolver", "authority", "ecs", "window", "quick", "save"])]
     pub offline: bool,
     /// Take DNS evidence from windows that `classify --save` wrote, instead of asking.
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["resolver", "authority", "ecs", "window", "quick", "save"])]
+    #[arg(long, help_heading = "Measuring", value_name = "DIR", conflicts_with_all = ["resolver", "authority", "ecs", "window", "quick", "save"])]
     pub observations: Option<PathBuf>,
     /// How to ask, without `--offline` or `--observations`.
     #[command(flatten)]
