@@ -78,7 +78,7 @@ fn a_resolver_that_is_not_there_leaves_the_rest_of_the_audit() {
     let wrong = "apiVersion: networking.istio.io/v1\nkind: ServiceEntry\nmetadata: {name: api}\nspec:\n  hosts: \
                  [api.partner.example]\n  resolution: DNS\n  ports: [{number: 443, name: tls, protocol: TCP}]\n";
     std::fs::write(dir.path().join("m/api.yaml"), wrong).unwrap();
-    let nobody = format!("127.0.0.1:{}", harness::ports::free_port().unwrap());
+    let nobody = harness::ports::free_port().unwrap().to_string();
     let asking = ["--resolver", &nobody, "--authoritative", "never", "--quick"];
     let run = audit(dir.path(), &asking);
     assert_eq!(
