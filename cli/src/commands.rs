@@ -12,16 +12,21 @@ pub mod proxy;
 pub mod reference;
 pub mod report;
 
-/// Ends when the user has had enough: Ctrl-C, or SIGTERM.
-async fn interrupted() {
-    use tokio::signal::unix::{SignalKind, signal};
-    // Without a handler for it SIGTERM ends the process, and the lab's children end with its pipes.
-    let Ok(mut terminated) = signal(SignalKind::terminate()) else {
-        let _ = tokio::signal::ctrl_c().await;
-        return;
+/// Ends when the user has had enough: Ctrl-C, or SIGTERM. They are listened for from the call on, not from the first
+/// poll: who is told that all is up may answer at once.
+fn interrupted() -> impl Future<Output = ()> {
+    use tokio::signal::unix::{Signal, SignalKind, signal};
+    // Without a handler for it a signal ends the process, and the lab's children end with its pipes.
+    let [mut interrupt, mut terminate] =
+        [SignalKind::interrupt(), SignalKind::terminate()].map(|kind| signal(kind).ok());
+    let next = async |signal: &mut Option<Signal>| match signal {
+        Some(signal) => drop(signal.recv().await),
+        None => std::future::pending().await,
     };
-    tokio::select! {
-        _ = tokio::signal::ctrl_c() => {}
-        _ = terminated.recv() => {}
+    async move {
+        tokio::select! {
+            () = next(&mut interrupt) => {}
+            () = next(&mut terminate) => {}
+        }
     }
 }

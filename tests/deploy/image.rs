@@ -5,9 +5,10 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
 
 use harness::binaries::workspace_binary;
-use harness::find;
+use harness::{eventually, find};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -105,9 +106,14 @@ fn the_binary_needs_nothing_but_its_volume() {
     assert!(asked.status.success(), "{}", String::from_utf8_lossy(&asked.stderr));
     assert_eq!(get(serving.health, "/health_check.html"), 503);
     assert!(serving.process.try_wait().unwrap().is_none(), "it serves on until it is told to end");
-    let state: Value =
-        serde_json::from_slice(&std::fs::read(container.volume.path().join("state.json")).unwrap()).unwrap();
-    assert_eq!(state["state"], "CLOSED");
+    // The hook is answered when the pod is out; the disk may be a moment behind.
+    let saved = || -> anyhow::Result<()> {
+        let state: Value =
+            serde_json::from_slice(&std::fs::read(container.volume.path().join("state.json"))?)?;
+        anyhow::ensure!(state["state"] == "CLOSED", "{state}");
+        Ok(())
+    };
+    eventually(Duration::from_secs(30), "the state on the volume", saved).unwrap();
 }
 
 /// The control: a binary that needs its loader does not start in there.

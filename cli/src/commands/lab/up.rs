@@ -6,6 +6,7 @@ use anyhow::Context;
 use probes::envoy::bootstrap::{Discovery, HttpVersion, Layer};
 use probes::evidence::Cell;
 use probes::lab::{Bench, HOST, Plan, Setup};
+use probes::scratch::Scratch;
 
 use crate::args::UpArgs;
 use crate::commands::envoy::chosen;
@@ -42,17 +43,17 @@ pub(super) async fn run(args: &UpArgs, console: &mut Console) -> anyhow::Result<
             benches.push(bench.map_err(|error| Problem::new("the lab", &error, error.hint()))?);
         }
     }
-    let folder =
-        tempfile::TempDir::with_prefix("egress-audit-up-").context("cannot make a folder for the CAs")?;
+    let folder = Scratch::new("up").context("cannot make a folder for the CAs")?;
     let mut text = console.text();
     for (number, bench) in benches.iter().enumerate() {
         let ca = folder.path().join(format!("ca-{number}.pem"));
         std::fs::write(&ca, bench.ca_pem()).context("cannot write a CA")?;
         describe(bench, &ca.display().to_string(), &mut text);
     }
+    let interrupted = crate::commands::interrupted();
     console.data(&text.finish())?;
     console.note("Ctrl-C ends the lab");
-    crate::commands::interrupted().await;
+    interrupted.await;
     Ok(Exit::Clean)
 }
 
