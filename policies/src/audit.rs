@@ -167,6 +167,14 @@ fn clean(finding: &mut Finding) {
 }
 
 impl Known {
+    /// Somebody answered, be it that there is no such name: a resolver that is out of reach tells nothing of a name.
+    fn is_heard(&self) -> bool {
+        let families = [Some(&self.a), self.aaaa.as_ref()].into_iter().flatten();
+        let mut outcomes = families.flat_map(|(observation, _)| &observation.outcomes).peekable();
+        outcomes.peek().is_none()
+            || outcomes.any(|seen| !matches!(seen.outcome.as_str(), "timeout" | "unreachable"))
+    }
+
     fn observed(&self) -> Observed<'_> {
         Observed {
             a: Family { observation: &self.a.0, classification: &self.a.1 },

@@ -202,7 +202,8 @@ impl<'a> Entry<'a> {
         };
         let hosts = spec.list("hosts").iter().filter_map(|host| {
             let name = host.text()?;
-            let seen = Host::parse(name).ok().and_then(|host| known.get(&host));
+            let seen =
+                Host::parse(name).ok().and_then(|host| known.get(&host)).filter(|seen| seen.is_heard());
             let advice = seen.map(|seen| recommend(&seen.observed(), &context.platform, &settings));
             let v6_only = context.platform.lookup_family == LookupFamily::V4Only
                 && seen.is_some_and(|seen| {
