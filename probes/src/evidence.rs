@@ -145,6 +145,12 @@ impl Judgement {
         Self { verdict, because, seen: Vec::new() }
     }
 
+    /// Nothing can be said, and why.
+    #[must_use]
+    pub const fn open(because: String) -> Self {
+        Self { verdict: Verdict::Inconclusive, because, seen: Vec::new() }
+    }
+
     /// Adds what the cell shows of the platform's table, in the cells where it can be seen.
     #[must_use]
     pub fn showing(mut self, visible: bool, behaviour: Behaviour, holds: bool) -> Self {

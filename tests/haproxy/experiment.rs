@@ -25,10 +25,16 @@ async fn all_as_known(scenarios: &[Scenario]) -> Vec<(Act, Measured)> {
     for act in acts(&options) {
         let evidence = run(act, &options).await;
         let wanted = if act.control.is_some() { Verdict::Refuted } else { Verdict::Confirmed };
-        assert_eq!(
-            evidence.verdict, wanted,
-            "{}: {} {:#?}",
-            evidence.cell, evidence.because, evidence.tables
+        // The reference's order meets a moment without requests by chance, and may then lose none.
+        let by_chance = act.order == Order::Seed && evidence.verdict == Verdict::Inconclusive;
+        let lucky = by_chance && evidence.because.contains("no request was under way");
+        assert!(
+            evidence.verdict == wanted || lucky,
+            "{}: {:?}: {} {:#?}",
+            evidence.cell,
+            evidence.verdict,
+            evidence.because,
+            evidence.tables
         );
         assert!(evidence.timeline.lanes.len() > 3, "{}", evidence.cell);
         measured.push((act, serde_json::from_value(evidence.measured).unwrap()));
