@@ -91,7 +91,7 @@ fn audit_as_the_files(plane: &ControlPlane) -> anyhow::Result<()> {
     let file = folder.path().join("faulty.yaml");
     std::fs::write(&file, FAULTY)?;
     let audit = ["audit", "--offline", "-o", "json"];
-    let (of_files, _) = report(egress_audit().args(audit).arg(&file))?;
+    let (of_files, _) = report(egress_audit().args(audit).args(["--istio-version", "1.31"]).arg(&file))?;
     let (of_cluster, output) = report(plane.egress_audit().args(audit).args(["--cluster", "-n", "faulty"]))?;
     ensure!(findings(&of_files).len() >= 3, "{of_files:#}");
     ensure!(findings(&of_cluster) == findings(&of_files), "{of_cluster:#}\n{of_files:#}");
@@ -120,7 +120,8 @@ fn every_page(plane: &ControlPlane) -> anyhow::Result<()> {
     let args = ["audit", "--cluster", "-n", "many", "--offline", "-o", "json", "--fail-on", "never"];
     let (report, output) = report(plane.egress_audit().args(args))?;
     ensure!(report["audit"]["result"]["resources"] == MANY, "{}", said(&output));
-    ensure!(findings(&report).len() == MANY, "{}", findings(&report).len());
+    let orphans = findings(&report).iter().filter(|finding| finding.contains("EA701")).count();
+    ensure!(orphans == MANY, "{orphans} rules without a host");
     Ok(())
 }
 
@@ -175,7 +176,8 @@ fn apply(plane: &ControlPlane) -> anyhow::Result<()> {
     ensure!(done.status.success() && String::from_utf8_lossy(&done.stdout) == shown, "{}", said(&done));
     let managers: Vec<_> =
         entry()?.metadata.managed_fields.into_iter().flatten().filter_map(|each| each.manager).collect();
-    ensure!(managers == ["egress-audit"], "{managers:?}");
+    // istiod writes the status.
+    ensure!(managers.iter().any(|manager| manager == "egress-audit"), "{managers:?}");
 
     let again = generate(plane, "applied", &[])?;
     ensure!(again.status.success() && again.stdout.is_empty(), "{}", said(&again));
@@ -235,8 +237,9 @@ subjects: [{{apiGroup: rbac.authorization.k8s.io, kind: User, name: {USER}}}]
 "
         ))
     };
+    // Findings go to stdout; what could not be done, to stderr.
     let run = |args: &[&str]| -> anyhow::Result<String> {
-        Ok(said(&plane.egress_audit_as(USER)?.args(args).output()?))
+        Ok(String::from_utf8(plane.egress_audit_as(USER)?.args(args).output()?.stderr)?)
     };
     let audit = ["audit", "--cluster", "-A", "--offline", "--fail-on", "never"];
     let window = windows().join("pay.partner.example.A.json").display().to_string();

@@ -1,6 +1,7 @@
 //! Plain Envoys as members of the mesh: who they say they are comes in, a running Envoy with istiod's clusters (and
 //! listeners) goes out. The tests here read them with `egress-audit proxy status`.
 
+use std::io::Write as _;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -237,12 +238,13 @@ fn left_behind(plane: &ControlPlane) -> anyhow::Result<()> {
     let pinned = || -> anyhow::Result<Value> { Ok(member.status(&["--host", HOST])?["proxies"][0].clone()) };
     let connected = |proxy: &Value| proxy["inspection"]["clusters"][0]["members"][0].clone();
 
-    // A session through the proxy, which stays open.
-    let _session = eventually(Duration::from_secs(10), "a session through the proxy", || {
-        let session = std::net::TcpStream::connect(member.envoy.front())?;
+    // A session through the proxy, which stays open. Its first bytes are not TLS, which ends the look for a name.
+    let mut session = std::net::TcpStream::connect(member.envoy.front())?;
+    session.write_all(b"hello\n")?;
+    eventually(Duration::from_secs(10), "the session at the backend", || {
         let proxy = pinned()?;
         ensure!(connected(&proxy)["active"].as_u64() > Some(0), "{proxy:#}");
-        Ok(session)
+        Ok::<_, anyhow::Error>(())
     })?;
     let before = pinned()?;
     ensure!(before["inspection"]["clusters"][0]["pinned"] == 0, "{before:#}");
@@ -256,6 +258,8 @@ fn left_behind(plane: &ControlPlane) -> anyhow::Result<()> {
         ensure!(connected(&proxy)["addr"] == "127.0.0.2", "{proxy:#}");
         ensure!(proxy["inspection"]["clusters"][0]["pinned"].as_u64() > Some(0), "{proxy:#}");
         ensure!(proxy["meanings"].to_string().contains("is no member any more"), "{proxy:#}");
-        Ok(())
-    })
+        Ok::<_, anyhow::Error>(())
+    })?;
+    drop(session);
+    Ok(())
 }
