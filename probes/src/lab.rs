@@ -21,7 +21,7 @@ use crate::client::{Client, Exchange};
 use crate::envoy::admin::Admin;
 use crate::envoy::bootstrap::{self, Ads, DnsCluster, Layer, Proxy, Upstream, cluster_name};
 use crate::envoy::process::Launch;
-use crate::envoy::{Binary, Envoy};
+use crate::envoy::{Binary, Envoy, EnvoyError};
 use crate::evidence::{Answered, Cell, Evidence, Exhibits, Judgement, Snapshot, Topology};
 use crate::experiments::Experiment;
 use crate::trust::Trust;
@@ -293,7 +293,12 @@ impl Bench {
         judge: fn(&Cell, &M) -> Judgement,
         exhibits: fn(&M) -> Exhibits,
     ) -> Evidence {
-        let crashed = self.proxies.iter_mut().find_map(|proxy| proxy.check().err());
+        let mut crashed = self.crashed();
+        if result.is_err() && crashed.is_none() {
+            // A dying process closes its ports before it has ended: the crash is what is to be told, not the port.
+            sleep(Duration::from_millis(300)).await;
+            crashed = self.crashed();
+        }
         let result = crashed.map_or(result, |error| Err(error.into()));
         let mut evidence = {
             let Setup { experiment, question, ref cell, .. } = self.setup;
@@ -405,6 +410,10 @@ async fn start_proxies(
 }
 
 impl Bench {
+    fn crashed(&mut self) -> Option<EnvoyError> {
+        self.proxies.iter_mut().find_map(|proxy| proxy.check().err())
+    }
+
     async fn look(&self, label: &str) -> Result<Snapshot, LabError> {
         let (admin, cluster) = (self.admin(), cluster_name(HOST));
         let listed = admin.hosts(&cluster).await?;
