@@ -37,8 +37,11 @@ impl Scratch {
     /// `parent` cannot be written.
     pub fn new_in(parent: &Path, what: &str) -> io::Result<Self> {
         let folder = tempfile::Builder::new().prefix(&format!("{OURS}{what}-")).tempdir_in(parent)?;
-        let lock = File::create_new(folder.path().join(LOCK))?;
+        // Nobody finds it under its name before it is held: a folder with a free lock counts as abandoned.
+        let unseen = folder.path().join("lock.new");
+        let lock = File::create_new(&unseen)?;
         lock.lock()?;
+        fs::rename(unseen, folder.path().join(LOCK))?;
         let owner = fs::metadata(folder.path())?.uid();
         for entry in fs::read_dir(parent)?.flatten() {
             let ours = entry.file_name().to_string_lossy().starts_with(OURS);
@@ -66,6 +69,21 @@ fn abandoned(folder: &Path, owner: u32) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_in_the_making_is_not_taken_for_abandoned() {
+        let parent = tempfile::tempdir().unwrap();
+        std::thread::scope(|threads| {
+            for _ in 0..8 {
+                threads.spawn(|| {
+                    for _ in 0..200 {
+                        let folder = Scratch::new_in(parent.path(), "made").unwrap();
+                        assert!(folder.path().join(LOCK).exists());
+                    }
+                });
+            }
+        });
+    }
 
     #[test]
     fn what_has_no_owner_goes_and_all_else_stays() {
