@@ -21,6 +21,15 @@ const TOKEN: &str = "token-of-admin";
 /// Where istiod lives.
 pub(crate) const ROOT: &str = "istio-system";
 
+/// No mutual TLS on the way in: its certificates come from Istio's agent, which does not run here, and a sidecar's
+/// inbound listener would wait for them.
+const PLAIN_INBOUND: &str = "---
+apiVersion: security.istio.io/v1
+kind: PeerAuthentication
+metadata: {name: default, namespace: istio-system}
+spec: {mtls: {mode: DISABLE}}
+";
+
 /// etcd and the API server load a large binary and start cold.
 const START: Duration = Duration::from_secs(120);
 
@@ -30,8 +39,6 @@ pub(crate) struct ControlPlane {
     pub(crate) objects: Objects,
     /// Where proxies ask for their configuration, in plain text.
     pub(crate) ads: SocketAddr,
-    /// Istio's version, as istiod says it.
-    pub(crate) istio_version: String,
     /// The node that pods run on.
     pub(crate) kubelet: Kubelet,
     api_addr: SocketAddr,
@@ -63,13 +70,11 @@ impl ControlPlane {
         objects.apply(&webhook(https))?;
         eventually(START, "istiod's validation", || objects.validates())
             .with_context(|| format!("its log:\n{}", istiod.log()))?;
-        let istio_version = version(&programs.join("istiod"))?;
-        objects.apply(&deployment(&istio_version))?;
+        objects.apply(&(deployment(&version(&programs.join("istiod"))?) + PLAIN_INBOUND))?;
         let kubelet = Kubelet::start(dir.path(), &objects)?;
         Ok(Self {
             objects,
             ads,
-            istio_version,
             kubelet,
             api_addr,
             dir,

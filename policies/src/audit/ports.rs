@@ -142,14 +142,14 @@ pub(super) const RULES: &[Rule] = &[
     },
     Rule {
         code: "EA511",
-        name: "addresses-for-several-hosts",
-        severity: Severity::Warning,
-        what: "addresses together with several hosts and a TCP port",
-        why: "by address only the first host is ever reached",
+        name: "several-hosts-on-tcp",
+        severity: Severity::Error,
+        what: "several hosts on a port that is neither HTTP nor TLS",
+        why: "nothing in the traffic says which host is meant: Istio refuses the entry, and where it did not, by address only the first host is ever reached",
         fix: "give each host an entry of its own",
-        source: &[Citation::thread("https://github.com/istio/istio/issues/30771")],
+        source: &[SERVICE_ENTRY, Citation::thread("https://github.com/istio/istio/issues/30771")],
         examples: include_str!("examples/EA511.yaml"),
-        check: addresses_for_several_hosts,
+        check: several_hosts_on_tcp,
     },
     Rule {
         code: "EA512",
@@ -393,13 +393,14 @@ fn no_host_name(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
     }
 }
 
-fn addresses_for_several_hosts(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
-    for entry in mesh.entries.iter().filter(|entry| entry.hosts.len() > 1 && entry.has_addresses()) {
-        if entry.ports.iter().any(Port::is_tcp) {
-            let first = entry.hosts.first().map_or("", |host| host.name);
-            let at = entry.spec.entry("addresses").map_or(entry.spec.at, |(key, _)| key.at);
-            let text = format!("by address only {first} is reached, of {} hosts", entry.hosts.len());
-            found.add(entry.resource, at, text);
+fn several_hosts_on_tcp(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
+    for entry in mesh.entries.iter().filter(|entry| entry.hosts.len() > 1) {
+        // NONE passes on by address, whatever the host.
+        let passed_on = matches!(entry.resolution, None | Some(Resolution::None));
+        let Some(port) = entry.ports.iter().find(|port| port.is_tcp()) else { continue };
+        if entry.has_addresses() || !passed_on {
+            let text = format!("nothing tells the {} hosts apart on this port", entry.hosts.len());
+            found.add(entry.resource, port.node.at, text);
         }
     }
 }

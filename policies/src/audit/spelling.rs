@@ -8,10 +8,10 @@ use super::mesh::Mesh;
 use super::patch::replace;
 use super::reach::distance;
 use super::rule::Rule;
-use crate::Citation;
 use crate::finding::Severity;
 use crate::manifest::Loadable;
 use crate::manifest::node::{Node, Place, duration_ms};
+use crate::{Citation, Resolution};
 
 const SERVICE_ENTRY: Citation =
     Citation::docs("https://istio.io/latest/docs/reference/config/networking/service-entry/");
@@ -34,12 +34,23 @@ pub(super) const RULES: &[Rule] = &[
         code: "EA517",
         name: "value-out-of-range",
         severity: Severity::Error,
-        what: "a port, a percentage or a duration that cannot be one, or a port that is listed twice",
+        what: "a port, a percentage or a duration that cannot be one, a number in quotes, or a port that is listed twice",
         why: "the resource is refused, and the mesh goes on with the one before it, or with none",
         fix: "correct the value: ports are 1 to 65535, percentages 0 to 100, durations carry their unit (`5s`, `1m30s`)",
         source: &[SERVICE_ENTRY, DESTINATION_RULE],
         examples: include_str!("examples/EA517.yaml"),
         check: value_out_of_range,
+    },
+    Rule {
+        code: "EA518",
+        name: "network-with-dns",
+        severity: Severity::Error,
+        what: "a network in the addresses of an entry that asks DNS",
+        why: "only NONE and STATIC take networks: the entry is refused",
+        fix: "write `resolution: NONE` to pass the network on, or single addresses",
+        source: &[SERVICE_ENTRY],
+        examples: include_str!("examples/EA518.yaml"),
+        check: network_with_dns,
     },
 ];
 
@@ -132,6 +143,8 @@ fn value_out_of_range(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
                 let Some(node) = port.node.get(key) else { continue };
                 if !node.integer().is_some_and(|number| (1..=65535).contains(&number)) {
                     tell(entry.resource, node.at, key, format!("{key} is no port"));
+                } else if node.text().is_some() {
+                    tell(entry.resource, node.at, key, format!("{key} is text, and has to be a number"));
                 } else if key == "number" && !numbers.insert(port.number) {
                     let number = port.number.unwrap_or_default();
                     tell(entry.resource, node.at, "twice", format!("port {number} is listed twice"));
@@ -148,6 +161,9 @@ fn value_out_of_range(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
                 {
                     format!("{name} is no percentage")
                 }
+                "maxEjectionPercent" | "minHealthPercent" if value.text().is_some() => {
+                    format!("{name} is text, and has to be a number")
+                }
                 "connectTimeout"
                 | "idleTimeout"
                 | "maxConnectionDuration"
@@ -160,6 +176,21 @@ fn value_out_of_range(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
                 _ => continue,
             };
             tell(resource, value.at, name, text);
+        }
+    }
+}
+
+fn network_with_dns(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
+    for entry in mesh
+        .entries
+        .iter()
+        .filter(|entry| !matches!(entry.resolution, None | Some(Resolution::None | Resolution::Static)))
+    {
+        for node in entry.spec.list("addresses") {
+            if let Some(address) = node.text().filter(|address| address.contains('/')) {
+                let text = format!("{address} is a network, and the entry asks DNS");
+                found.add(entry.resource, node.at, text).about(address);
+            }
         }
     }
 }

@@ -75,18 +75,20 @@ impl Admin {
         self.addr
     }
 
-    /// Every counter and gauge of `cluster`, by its name after `cluster.<name>.`.
+    /// Every counter and gauge of `cluster`, by its name after `cluster.<name>.`; istiod ends the name that it counts
+    /// under in a semicolon (`alt_stat_name`).
     ///
     /// # Errors
     /// No answer, or one of another shape.
     pub async fn cluster_stats(&self, cluster: &str) -> Result<BTreeMap<String, u64>, AdminError> {
         // The name holds `|` and dots: matched here and not by the filter's regular expression.
-        let prefix = format!("cluster.{cluster}.");
+        let prefix = format!("cluster.{cluster}");
+        let own = |name: &str| {
+            let rest = name.strip_prefix(&prefix)?;
+            rest.strip_prefix(';').unwrap_or(rest).strip_prefix('.').map(ToOwned::to_owned)
+        };
         let all = self.stats("^cluster").await?;
-        Ok(all
-            .into_iter()
-            .filter_map(|(name, value)| Some((name.strip_prefix(&prefix)?.to_owned(), value)))
-            .collect())
+        Ok(all.into_iter().filter_map(|(name, value)| Some((own(&name)?, value))).collect())
     }
 
     /// Every counter and gauge whose name matches the regular expression `filter` (only unreserved characters).
