@@ -19,7 +19,7 @@ test: test-deps ## every test, real servers included (installs what they need)
 	cargo test --workspace --lib --bins --tests
 
 test-cluster: ## a real API server and istiod; built with Go the first time
-	cargo test -p egress-audit-tests --test cluster
+	cargo test --workspace --test cluster
 
 test-%: test-deps ## one tier of tests/: test-structure, test-cli, test-dns, ...
 	cargo test -p egress-audit-tests --test $*

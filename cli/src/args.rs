@@ -35,6 +35,9 @@ pub struct Cli {
     /// Say less: no progress, no notes; errors stay.
     #[arg(short, long, global = true)]
     pub quiet: bool,
+    /// Write the result to this file, whole or not at all, instead of standard output.
+    #[arg(long, global = true, value_name = "FILE")]
+    pub output_file: Option<std::path::PathBuf>,
     /// What to do.
     #[command(subcommand)]
     pub command: Command,

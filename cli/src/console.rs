@@ -1,11 +1,17 @@
-//! The only printer. Data goes to stdout, talk (warnings, errors, hints, progress) to stderr. Every piece of text
+//! The only printer. Data goes to stdout or one file, talk (warnings, errors, hints, progress) to stderr. Every piece of text
 //! passes [`escape`] on its way, so that a name or an answer from DNS cannot steer the terminal. Colour and progress
 //! appear on a terminal only, and `NO_COLOR` is honoured.
 
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use tempfile::NamedTempFile;
+
+use crate::exit::Exit;
+use crate::report::Problem;
 
 /// The two streams and how much may be said on them.
 #[derive(Debug)]
@@ -14,6 +20,8 @@ pub struct Console {
     colour_talk: bool,
     quiet: bool,
     bar: ProgressBar,
+    /// Instead of stdout: what is written so far, and what it will be called.
+    file: Option<(NamedTempFile, PathBuf)>,
 }
 
 /// How a piece of text is meant; colour never carries a meaning that the words lack.
@@ -50,7 +58,33 @@ impl Console {
             colour_talk: allowed && io::stderr().is_terminal(),
             quiet,
             bar: ProgressBar::hidden(),
+            file: None,
         }
+    }
+
+    /// Sends data to a file from now on. It is opened at once, so that a wrong path costs no waiting, and gets its name
+    /// by [`Console::keep`].
+    ///
+    /// # Errors
+    /// The folder is missing or cannot be written.
+    pub fn send_to(&mut self, path: PathBuf) -> Result<(), Problem> {
+        let file = partial(&path).map_err(|error| unwritable(&path, &error))?;
+        self.file = Some((file, path));
+        self.colour = false;
+        Ok(())
+    }
+
+    /// Gives the file of [`Console::send_to`] its name, where there is one, unless the run could not do its work and has
+    /// nothing to show: then what is there under the name stays.
+    ///
+    /// # Errors
+    /// The name is taken by something that is no file, or the disk is full.
+    pub fn keep(&mut self, exit: Exit) -> Result<(), Problem> {
+        let Some((file, path)) = self.file.take() else { return Ok(()) };
+        if exit == Exit::CouldNot && file.as_file().metadata().is_ok_and(|found| found.len() == 0) {
+            return Ok(());
+        }
+        file.persist(&path).map(drop).map_err(|error| unwritable(&path, &error.error))
     }
 
     /// Empty text in this console's colours.
@@ -59,11 +93,14 @@ impl Console {
         Text { body: String::new(), colour: self.colour }
     }
 
-    /// Writes data to stdout. A reader that has gone away (`| head`) is no error.
+    /// Writes data to stdout or the file. A reader that has gone away (`| head`) is no error.
     ///
     /// # Errors
-    /// When stdout cannot be written for another reason, such as a full disk.
+    /// When it cannot be written for another reason, such as a full disk.
     pub fn data(&self, text: &str) -> io::Result<()> {
+        if let Some((file, _)) = &self.file {
+            return file.as_file().write_all(text.as_bytes());
+        }
         let mut out = io::stdout().lock();
         match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
@@ -76,7 +113,11 @@ impl Console {
     /// # Errors
     /// As [`Console::data`].
     pub fn file(&self, text: &str) -> io::Result<()> {
-        if io::stdout().is_terminal() { self.data(&escape(text)) } else { self.data(text) }
+        if self.file.is_none() && io::stdout().is_terminal() {
+            self.data(&escape(text))
+        } else {
+            self.data(text)
+        }
     }
 
     /// Writes a serialised value to stdout as JSON, indented, with every control character escaped.
@@ -212,6 +253,22 @@ impl Text {
     pub fn finish(self) -> String {
         self.body
     }
+}
+
+/// The file that will become `path`: beside it, and readable as the umask allows. A device or a pipe is no place for a
+/// file that takes its name at the end.
+fn partial(path: &Path) -> io::Result<NamedTempFile> {
+    if std::fs::metadata(path).is_ok_and(|found| !found.is_file()) || path.file_name().is_none() {
+        return Err(io::Error::other("it is no regular file"));
+    }
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let readable = std::fs::Permissions::from_mode(0o666);
+    tempfile::Builder::new().permissions(readable).tempfile_in(folder.unwrap_or_else(|| Path::new(".")))
+}
+
+fn unwritable(path: &Path, error: &io::Error) -> Problem {
+    let hint = "name a file with `--output-file` in a folder that is there, can be written and has room";
+    Problem::new(path.display(), format!("cannot be written: {error}"), hint)
 }
 
 /// Makes every character visible that could steer a terminal or reorder text: C0 and C1 controls other than a line

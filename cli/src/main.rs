@@ -9,9 +9,11 @@ use egress_audit::exit::Exit;
 use egress_audit::report::Problem;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let mut cli = Cli::parse();
     let mut console = Console::new(cli.quiet);
-    let exit = egress_audit::run(cli, &mut console).unwrap_or_else(|error| {
+    let opened = cli.output_file.take().map_or(Ok(()), |path| console.send_to(path));
+    let exit = opened.map_err(Into::into).and_then(|()| egress_audit::run(cli, &mut console));
+    let exit = exit.and_then(|exit| Ok(console.keep(exit).map(|()| exit)?)).unwrap_or_else(|error| {
         console.end_progress();
         console.error(&format!("{error:#}"));
         if let Some(problem) = error.downcast_ref::<Problem>() {

@@ -100,3 +100,33 @@ fn hostile_text_in_a_window_reaches_no_terminal_and_no_yaml() {
         assert!(!text.contains("\n# x:"), "{form:?}: {text}");
     }
 }
+
+#[test]
+fn a_result_goes_into_a_file_whole_or_not_at_all() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("entry.yaml");
+    let named = format!("--output-file={}", file.display());
+    let args = ["generate", "--from", &one("pay.partner.example")];
+    let printed = run(&args);
+    std::fs::write(&file, "what was there before").unwrap();
+    let written = run(&[&args[..], &[&named]].concat());
+    assert!(written.status.success() && written.stdout.is_empty(), "{written:?}");
+    assert_eq!(std::fs::read(&file).unwrap(), printed.stdout);
+    // A run that ends in an error leaves the file as it is, and nothing beside it.
+    let failed = run(&["generate", "--from", "no-such-folder", &named]);
+    assert_eq!(failed.status.code(), Some(2));
+    assert_eq!(std::fs::read(&file).unwrap(), printed.stdout);
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn a_place_that_can_hold_no_file_is_named_before_the_work() {
+    let folder = tempfile::tempdir().unwrap();
+    let gone = folder.path().join("gone/report.json").display().to_string();
+    for place in [&gone, "/dev/null", &folder.path().display().to_string()] {
+        let output = run(&["classify", "--from", WINDOWS, "--output-file", place]);
+        let words = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{words}");
+        assert!(words.contains(place) && words.contains("hint: name a file"), "{words}");
+    }
+}

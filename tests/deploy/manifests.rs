@@ -150,6 +150,35 @@ fn the_overlays_differ_in_labels_and_order_alone() {
     }
 }
 
+/// What `audit-kept` adds lies in places that the job has, and the audit takes the arguments that come out.
+#[test]
+fn the_kept_audit_writes_to_its_volume() {
+    let folder = workspace().join("manifests");
+    let mut job = read(&folder.join("audit/cronjob.yaml")).remove(0);
+    let kustomization = read(&folder.join("audit-kept/kustomization.yaml")).remove(0);
+    let patch = &kustomization["patches"][0];
+    assert_eq!(patch["target"]["name"], job["metadata"]["name"]);
+    let operations: Vec<Value> = serde_saphyr::from_str(patch["patch"].as_str().unwrap()).unwrap();
+    for operation in operations {
+        let (parent, key) = operation["path"].as_str().unwrap().rsplit_once('/').unwrap();
+        match job.pointer_mut(parent).unwrap_or_else(|| panic!("{parent} is not there")) {
+            Value::Array(items) => items.push(operation["value"].clone()),
+            place => place[key] = operation["value"].clone(),
+        }
+    }
+    let pod = &job["spec"]["jobTemplate"]["spec"]["template"]["spec"];
+    let claim = read(&folder.join("audit-kept/claim.yaml")).remove(0);
+    assert_eq!(pod["volumes"][0]["persistentVolumeClaim"]["claimName"], claim["metadata"]["name"]);
+    let container = &pod["containers"][0];
+    assert_eq!(container["volumeMounts"][0]["name"], pod["volumes"][0]["name"]);
+    let mount = container["volumeMounts"][0]["mountPath"].as_str().unwrap();
+    let args: Vec<_> =
+        container["args"].as_array().unwrap().iter().map(|arg| arg.as_str().unwrap()).collect();
+    assert!(args.iter().any(|arg| arg.starts_with(&format!("--output-file={mount}/"))), "{args:?}");
+    let output = workspace_binary("egress-audit").args(&args).arg("--help").output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
 /// HAProxy itself reads its two files; they differ in the two lines of the third answer alone.
 #[test]
 fn haproxy_takes_its_configurations() {
