@@ -8,6 +8,10 @@ use egress_audit::console::Console;
 use egress_audit::exit::Exit;
 use egress_audit::report::Problem;
 
+/// A sweep holds the state of thousands of names, allocated bit by bit.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     let mut cli = Cli::parse();
     let mut console = Console::new(cli.quiet);

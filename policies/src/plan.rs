@@ -136,8 +136,9 @@ impl Plan {
         if all_asked && decides && self.decided() {
             return Step::Stop(StopReason::Decided);
         }
+        let leads = (0..self.progress.len()).filter(|source| self.leads(*source)).count();
         let due = (0..self.progress.len()).filter_map(|source| {
-            let wanted = self.due(source)?.max(self.progress[source].paced(&self.policy.sampling));
+            let wanted = self.due(source, leads)?.max(self.progress[source].paced(&self.policy.sampling));
             Some((wanted.max(now), self.progress[source].asked, source))
         });
         match due.min() {
@@ -213,7 +214,7 @@ impl Plan {
     }
 
     fn decided(&self) -> bool {
-        self.test.draws() > 0 && self.test.verdict(self.context()).decided
+        self.test.draws() > 0 && self.test.decided(self.context())
     }
 
     fn gave_up(&self) -> bool {
@@ -230,8 +231,8 @@ impl Plan {
         self.window.started_at.as_millisecond()
     }
 
-    /// When a source is to be asked again, milliseconds; `None` if never.
-    fn due(&self, source: usize) -> Option<i64> {
+    /// When a source is to be asked again, milliseconds; `None` if never. `leads` is how many sources lead.
+    fn due(&self, source: usize, leads: usize) -> Option<i64> {
         let progress = &self.progress[source];
         let Some(last) = progress.last_asked else { return Some(self.started_at()) };
         if progress.dead {
@@ -241,14 +242,13 @@ impl Plan {
             return Some(retry);
         }
         let state = &self.observer.sources()[source];
-        let groups = self.leads();
-        if !groups.contains(&source) {
+        if !self.leads(source) {
             // Beside an authority, a cache is looked at once more when the name has had time to change.
             let second = self.started_at() + self.quiet();
             return (progress.asked < 2).then(|| state.next_fresh_ms().unwrap_or(second).max(second));
         }
         let ready = state.next_fresh_ms()?;
-        let wants = progress.answered < 2 && groups.len() > 1 || self.wants_draws(source);
+        let wants = progress.answered < 2 && leads > 1 || self.wants_draws(source);
         if wants && ready > self.deadline && progress.asked < self.policy.sampling.opening {
             // No second entry within the window: other caches behind the address may still show theirs.
             return Some(last + i64::from(self.policy.sampling.pace_ms));
@@ -256,24 +256,17 @@ impl Plan {
         if wants {
             return Some(ready.max(self.slowed(last)));
         }
-        Some(self.next_check(last, groups.len()).max(ready))
+        Some(self.next_check(last, leads).max(ready))
     }
 
-    /// The sources whose draws count: an authority of each client subnet, else its caches.
-    fn leads(&self) -> Vec<usize> {
-        let mut leads = Vec::new();
-        for (i, source) in self.window.sources.iter().enumerate() {
-            let live = |(j, s): (usize, &Source)| {
-                (s.ecs == source.ecs && s.vantage == Vantage::Authority && self.progress[j].reliable())
-                    .then_some(j)
-            };
-            match self.window.sources.iter().enumerate().find_map(live) {
-                Some(lead) if lead == i => leads.push(i),
-                Some(_) => {}
-                None => leads.push(i),
-            }
-        }
-        leads
+    /// Whether the draws of a source count: those of one authority for each client subnet, else of its caches.
+    fn leads(&self, source: usize) -> bool {
+        let ecs = self.window.sources[source].ecs;
+        let mut sources = self.window.sources.iter().zip(&self.progress);
+        let speaks = |(s, progress): (&Source, &Progress)| {
+            s.ecs == ecs && s.vantage == Vantage::Authority && progress.reliable()
+        };
+        sources.position(speaks).is_none_or(|lead| lead == source)
     }
 
     /// Whether draws are missing, as opposed to time.
@@ -324,9 +317,9 @@ impl Plan {
         usize::try_from(left / self.interval()).unwrap_or_default()
     }
 
-    fn next_check(&self, last: i64, groups: usize) -> i64 {
-        let groups = i64::try_from(groups).unwrap_or(1);
-        let interval = self.interval().saturating_mul(groups).min(self.quiet()).max(1);
+    fn next_check(&self, last: i64, leads: usize) -> i64 {
+        let leads = i64::try_from(leads).unwrap_or(1);
+        let interval = self.interval().saturating_mul(leads).min(self.quiet()).max(1);
         let passed = (last - self.anchor()).max(0) / interval;
         self.anchor() + (passed + 1) * interval
     }

@@ -18,6 +18,10 @@ use policies::{Host, Policy, ResolutionClass, classify, observe};
 use probes::sample::Sending;
 use probes::sweep::{Authoritative, Event, Settings, Sweep};
 
+/// As in the program.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 const ROUNDS: usize = 3;
 const NAMES: usize = 10_000;
 const MEMORY_NAMES: [usize; 3] = [1_000, 10_000, 50_000];

@@ -80,7 +80,8 @@ impl Authorities {
     ) -> DnsSample {
         let first = self.search.sampler.look(&name::of_host(host), record_type, index, source).await;
         if leads_elsewhere(&first) {
-            self.follow(first, record_type, source.ecs).await.sample
+            // Boxed, as it is rare: a name that waits would have to keep room for it.
+            Box::pin(self.follow(first, record_type, source.ecs)).await.sample
         } else {
             first.sample
         }

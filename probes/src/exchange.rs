@@ -52,6 +52,8 @@ impl Default for Sending {
 
 /// What became of a query.
 pub(crate) struct Exchanged {
+    /// What was asked, for a second try.
+    pub(crate) request: Vec<u8>,
     /// When it left.
     pub(crate) at: Timestamp,
     pub(crate) rtt: Duration,
@@ -98,10 +100,10 @@ impl Exchange {
         self.sent.fetch_add(1, Ordering::Relaxed);
         let (reply, answered) = oneshot::channel();
         self.enqueue(server, Ticket { request, reply });
-        answered.await.unwrap_or_else(|_| Exchanged::unsent(Failure::Unreachable))
+        answered.await.unwrap_or_else(|_| Exchanged::unsent(Vec::new()))
     }
 
-    /// Over TCP, on a connection of its own.
+    /// Over TCP, on a connection of its own. Another id is drawn.
     pub(crate) async fn tcp(&self, server: SocketAddr, request: &[u8]) -> Result<Vec<u8>, Failure> {
         self.sent.fetch_add(1, Ordering::Relaxed);
         let _socket = self.sockets.acquire().await;
@@ -129,7 +131,8 @@ impl Exchange {
 }
 
 impl Exchanged {
-    fn unsent(failure: Failure) -> Self {
-        Self { at: Timestamp::now(), rtt: Duration::ZERO, result: Err(failure) }
+    /// Given up before it left.
+    fn unsent(request: Vec<u8>) -> Self {
+        Self { request, at: Timestamp::now(), rtt: Duration::ZERO, result: Err(Failure::Unreachable) }
     }
 }

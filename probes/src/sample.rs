@@ -73,7 +73,7 @@ impl Sampler {
     }
 
     async fn attempt(&self, server: SocketAddr, request: Vec<u8>, record_type: RecordType) -> Looked {
-        let Exchanged { at, mut rtt, result } = self.0.udp(server, request.clone()).await;
+        let Exchanged { request, at, mut rtt, result } = self.0.udp(server, request).await;
         let read = |bytes: Vec<u8>| wire::read(&bytes, record_type).map(|reply| (reply, bytes.len()));
         let sample = |rtt, outcome, response| DnsSample { at, source: 0, rtt, outcome, response };
         let bytes = match result {
@@ -88,7 +88,8 @@ impl Sampler {
         let mut transport = Transport::Udp;
         if truncated {
             let started = tokio::time::Instant::now();
-            let whole = self.0.tcp(server, &request).await.ok().and_then(read);
+            // Boxed, as it is rare: a name that waits would have to keep room for it.
+            let whole = Box::pin(self.0.tcp(server, &request)).await.ok().and_then(read);
             rtt += started.elapsed();
             if let Some(whole) = whole {
                 transport = Transport::Tcp;
@@ -110,7 +111,8 @@ impl Sampler {
 
     /// The raw exchange, for messages that hold more than addresses.
     pub(crate) async fn ask(&self, server: SocketAddr, request: Vec<u8>) -> Result<Vec<u8>, Failure> {
-        let bytes = self.0.udp(server, request.clone()).await.result?;
+        let Exchanged { request, result, .. } = self.0.udp(server, request).await;
+        let bytes = result?;
         let truncated = bytes.get(2).is_some_and(|flags| flags & 0x02 != 0);
         if truncated { self.0.tcp(server, &request).await } else { Ok(bytes) }
     }

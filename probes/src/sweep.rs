@@ -165,7 +165,7 @@ impl Names {
     async fn watch_one(self: Arc<Self>, index: usize, host: Host) {
         let (sources, mut notes) = tokio::select! {
             () = self.stop() => (self.sources(&[]), Vec::new()),
-            found = self.find(&host) => found,
+            found = Box::pin(self.find(&host)) => found,
         };
         let plan = |record_type| {
             let Settings { policy, limits, .. } = &self.settings;
@@ -178,16 +178,26 @@ impl Names {
                 Timestamp::now(),
             )
         };
-        let [a, aaaa] = RecordType::BOTH.map(|record_type| {
-            watch(&self.vantages, plan(record_type), self.stop(), |plan, now| self.tell(plan, now))
-        });
-        let (a, aaaa) = tokio::join!(a, aaaa);
-        let windows = [a, aaaa];
+        let [mut a, mut aaaa] = RecordType::BOTH.map(plan);
+        let (mut a_ended, mut aaaa_ended) = (None, None);
+        tokio::select! {
+            biased;
+            () = self.stop() => {}
+            _ = async { tokio::join!(self.watch(&mut a, &mut a_ended), self.watch(&mut aaaa, &mut aaaa_ended)) } => {}
+        }
+        let windows = [(a, a_ended), (aaaa, aaaa_ended)]
+            .map(|(plan, at)| plan.finish(at.unwrap_or_else(Timestamp::now)));
         notes.extend(Note::of_windows(&windows));
         if self.vantages.sampler.is_spent() {
             notes.push(Note::Budget);
         }
         let _ = self.events.send(Event::Done(Box::new(Watched { index, host, windows, notes }))).await;
+    }
+
+    /// Carries a plan out and notes when it ended by itself.
+    async fn watch(&self, plan: &mut Plan, ended: &mut Option<Timestamp>) {
+        watch(&self.vantages, plan, |plan, now| self.tell(plan, now)).await;
+        *ended = Some(Timestamp::now());
     }
 
     async fn find(&self, host: &Host) -> (Vec<Source>, Vec<Note>) {

@@ -1,9 +1,9 @@
-//! One host and record type in real time: a [`Plan`] says whom to ask and when, the answers go back into it, and the
-//! window comes out when the plan stops or is told to. Called by `sweep`, two at a time for each name.
+//! One host and record type in real time: a [`Plan`] says whom to ask and when, the answers go back into it, until
+//! it stops. Called by `sweep`, two at a time for each name.
 
 use jiff::Timestamp;
 use policies::plan::{Plan, Step};
-use policies::{DnsSample, Host, ObservationWindow, RecordType, Source, Vantage};
+use policies::{DnsSample, Host, RecordType, Source, Vantage};
 use tokio::time::sleep;
 
 use crate::authority::Authorities;
@@ -33,22 +33,9 @@ impl Vantages {
     }
 }
 
-/// Carries the plan out until it stops, or `stop` completes, or the sampler may ask no more. `seen` is shown the plan
-/// after each answer.
-pub async fn watch(
-    vantages: &Vantages,
-    mut plan: Plan,
-    stop: impl Future<Output = ()>,
-    seen: impl FnMut(&Plan, Timestamp),
-) -> ObservationWindow {
-    tokio::select! {
-        () = stop => {}
-        () = carry_out(vantages, &mut plan, seen) => {}
-    }
-    plan.finish(Timestamp::now())
-}
-
-async fn carry_out(vantages: &Vantages, plan: &mut Plan, mut seen: impl FnMut(&Plan, Timestamp)) {
+/// Carries the plan out until it stops, or the sampler may ask no more. `seen` is shown the plan after each answer.
+/// What the plan has learnt stays in it where this is dropped before.
+pub async fn watch(vantages: &Vantages, plan: &mut Plan, mut seen: impl FnMut(&Plan, Timestamp)) {
     let mut now = Timestamp::now();
     while let Step::Ask { source: index, at } = plan.next(now) {
         if at > now {

@@ -114,7 +114,7 @@ pub(crate) struct Reply {
     /// Wire order, duplicates kept.
     pub(crate) answers: Vec<Answer>,
     pub(crate) chain: Vec<Cname>,
-    /// Where the chain ends, in wire format and lower case; the name asked for where there is no chain.
+    /// Where the chain ends, in wire format and lower case; empty where there is no chain.
     pub(crate) end: Vec<u8>,
     pub(crate) edns: Option<u16>,
     pub(crate) ecs_scope: Option<u8>,
@@ -131,13 +131,9 @@ pub(crate) fn read(message: &[u8], record_type: RecordType) -> Option<Reply> {
     let answer = || Records { message, at: sections.question, left: header.answers };
     let chain = chain(&answer, &mut end)?;
     let mut answers = Vec::new();
-    let mut owner = NameBuf::default();
     for record in answer() {
-        if record.rtype == type_code(record_type) {
-            owner.read(message, record.owner)?;
-            if owner == end {
-                answers.push(Answer { addr: address(record.data)?, ttl: record.ttl });
-            }
+        if record.rtype == type_code(record_type) && end.is_at(message, record.owner)? {
+            answers.push(Answer { addr: address(record.data)?, ttl: record.ttl });
         }
     }
     let authority = || Records { message, at: sections.answer, left: header.authority };
@@ -145,6 +141,7 @@ pub(crate) fn read(message: &[u8], record_type: RecordType) -> Option<Reply> {
     let refers = header.answers == 0 && !header.authoritative && !denied;
     let mut referral = None;
     if let Some(ns) = authority().find(|record| refers && record.rtype == TYPE_NS) {
+        let mut owner = NameBuf::default();
         owner.read(message, ns.owner)?;
         referral = Some(owner.as_bytes().to_vec());
     }
@@ -157,8 +154,8 @@ pub(crate) fn read(message: &[u8], record_type: RecordType) -> Option<Reply> {
         referral,
         denied,
         answers,
+        end: if chain.is_empty() { Vec::new() } else { end.as_bytes().to_vec() },
         chain,
-        end: end.as_bytes().to_vec(),
         edns: opt.as_ref().map(|opt| opt.class),
         ecs_scope: opt.and_then(|opt| subnet_scope(opt.data)),
     })
@@ -167,12 +164,10 @@ pub(crate) fn read(message: &[u8], record_type: RecordType) -> Option<Reply> {
 /// Follows the aliases from `end` and leaves the last target there. Records may come in any order.
 fn chain<'a>(answer: &dyn Fn() -> Records<'a>, end: &mut NameBuf) -> Option<Vec<Cname>> {
     let mut links = Vec::new();
-    let mut owner = NameBuf::default();
     loop {
         let before = links.len();
         for record in answer().filter(|record| record.rtype == TYPE_CNAME) {
-            owner.read(record.message, record.owner)?;
-            if owner == *end {
+            if end.is_at(record.message, record.owner)? {
                 let target = end.read(record.message, record.data_at)?;
                 (target <= record.data_at + record.data.len()).then_some(())?;
                 links.push(Cname { target: end.to_string(), ttl: record.ttl });

@@ -45,9 +45,12 @@ impl Looks {
 
     /// The looks so far, the one that is going on included: their series, and how many brought new addresses.
     pub(super) fn so_far(&self) -> (Series, usize) {
-        let mut all = self.clone();
-        all.close();
-        (all.series, all.novel)
+        let mut series = self.series.clone();
+        if self.is_held() {
+            return (series, self.novel);
+        }
+        series.draw(self.current.len(), self.new);
+        (series, self.novel + usize::from(self.new > 0))
     }
 
     /// Looks that found other addresses than the look before.
@@ -64,10 +67,13 @@ impl Looks {
         !self.last.is_empty() && self.new > 0 && 2 * common(&self.current, &self.last) < self.current.len()
     }
 
+    /// Nothing that the look before did not show: the same draw may still be held.
+    fn is_held(&self) -> bool {
+        self.current.iter().all(|id| self.last.binary_search(id).is_ok())
+    }
+
     fn close(&mut self) {
-        let held = self.current.iter().all(|id| self.last.binary_search(id).is_ok());
-        if held {
-            // Nothing that the look before did not show: the same draw may still be held.
+        if self.is_held() {
             self.current.clear();
             return;
         }

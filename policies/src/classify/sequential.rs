@@ -6,7 +6,7 @@
 //! so that a favourite does not hide what turns behind it. Draws at about the same time form a look: what a look
 //! showed is compared with what the next one shows, since a draw of several may be held too.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use super::look::Looks;
@@ -21,11 +21,19 @@ pub(crate) const AT_ONCE_MS: i64 = 1000;
 /// The state of the test.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Test {
-    ids: HashMap<IpAddr, u32>,
+    /// The addresses by number, in the order of their first appearance.
+    ids: BTreeMap<IpAddr, u32>,
+    /// Draws that held each of them.
     counts: Vec<u32>,
-    sets: HashSet<Box<[u32]>>,
+    /// Different sets, each a sorted list of numbers, in the order of their first appearance.
+    sets: Vec<Box<[u32]>>,
+    /// Indices into the sets, sorted by what they hold.
+    sorted: Vec<usize>,
+    /// The last draw of each source.
     sources: Vec<LastDraw>,
     steps: Vec<Step>,
+    /// The numbers of the draw at hand.
+    numbers: Vec<u32>,
     /// Sorted numbers of the addresses that most draws hold.
     pub(super) favourites: Vec<u32>,
     /// Draws without the favourites.
@@ -59,17 +67,19 @@ pub(crate) struct Test {
     pub(super) direct: bool,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy)]
 struct LastDraw {
     source: usize,
     at: i64,
     cached: bool,
-    set: Box<[u32]>,
+    /// Index into the sets.
+    set: usize,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy)]
 struct Step {
-    set: Box<[u32]>,
+    /// Index into the sets.
+    set: usize,
     kind: Kind,
 }
 
@@ -87,31 +97,32 @@ impl Test {
         if self.draws == 0 {
             (self.first_at, self.novel_at) = (at, at);
         }
+        let known = self.sets.len();
         let (set, new) = self.learn(draw);
         let place = self.sources.iter().position(|s| s.source == draw.source);
-        let kind = match place.map(|i| &self.sources[i]) {
+        let kind = match place.map(|i| self.sources[i]) {
             Some(last) if last.set == set => Kind::Repeats,
             None if self.draws > 0 && new > 0 => Kind::FirstOfSource,
             _ => Kind::Counts,
         };
-        if let Some(i) = place {
-            self.compare(i, &set, draw);
+        let now = LastDraw { source: draw.source, at, cached: draw.cached, set };
+        match place {
+            Some(i) => {
+                let last = std::mem::replace(&mut self.sources[i], now);
+                self.compare(last, now);
+            }
+            None => self.sources.push(now),
         }
-        self.see_set(&set, new, kind);
-        self.looks.push(at, &set, new, kind == Kind::FirstOfSource);
+        self.see_set(set, set == known, new, kind);
+        self.looks.push(at, &self.sets[set], new, kind == Kind::FirstOfSource);
         self.news = new > 0;
         if new > 0 {
             self.novel_at = at;
         }
         self.draws += 1;
-        self.largest = self.largest.max(set.len());
+        self.largest = self.largest.max(self.sets[set].len());
         self.last_at = self.last_at.max(at);
         self.direct |= !draw.cached;
-        let now = LastDraw { source: draw.source, at, cached: draw.cached, set: set.clone() };
-        match place {
-            Some(i) => self.sources[i] = now,
-            None => self.sources.push(now),
-        }
         self.steps.push(Step { set, kind });
         self.set_aside(new);
     }
@@ -156,10 +167,10 @@ impl Test {
         self.looks.moved()
     }
 
-    /// Counts the addresses; their sorted numbers, and how many are new.
-    fn learn(&mut self, draw: &Draw) -> (Box<[u32]>, usize) {
+    /// Counts the addresses; the index of their set, and how many of them are new.
+    fn learn(&mut self, draw: &Draw) -> (usize, usize) {
         let before = self.counts.len();
-        let mut set: Vec<u32> = Vec::with_capacity(draw.set.len());
+        self.numbers.clear();
         for addr in &draw.set {
             let next = u32::try_from(self.counts.len()).unwrap_or(u32::MAX);
             let id = *self.ids.entry(*addr).or_insert(next);
@@ -173,39 +184,44 @@ impl Test {
                 2 => self.once -= 1,
                 _ => {}
             }
-            set.push(id);
+            self.numbers.push(id);
         }
-        set.sort_unstable();
-        set.dedup();
-        self.incidences += set.len();
-        (set.into(), self.counts.len() - before)
+        self.numbers.sort_unstable();
+        self.numbers.dedup();
+        self.incidences += self.numbers.len();
+        let place = self.sorted.binary_search_by(|set| (*self.sets[*set]).cmp(&self.numbers));
+        let set = match place {
+            Ok(place) => self.sorted[place],
+            Err(place) => {
+                self.sorted.insert(place, self.sets.len());
+                self.sets.push(self.numbers.as_slice().into());
+                self.sets.len() - 1
+            }
+        };
+        (set, self.counts.len() - before)
     }
 
-    fn compare(&mut self, source: usize, set: &[u32], draw: &Draw) {
-        let last = &self.sources[source];
-        let at_once = !last.cached && !draw.cached && draw.at.as_millisecond() - last.at <= AT_ONCE_MS;
-        match (at_once, *last.set == *set) {
+    fn compare(&mut self, last: LastDraw, now: LastDraw) {
+        let at_once = !last.cached && !now.cached && now.at - last.at <= AT_ONCE_MS;
+        match (at_once, last.set == now.set) {
             (true, true) => self.quick.0 += 1,
             (true, false) => self.quick.1 += 1,
             (false, true) => {}
             (false, false) => {
-                let common = common(&last.set, set);
+                let (before, after) = (&self.sets[last.set], &self.sets[now.set]);
+                let common = common(before, after);
                 self.slow.0 += 1;
-                self.slow.1 += ratio(common, last.set.len() + set.len() - common);
+                self.slow.1 += ratio(common, before.len() + after.len() - common);
             }
         }
     }
 
-    fn see_set(&mut self, set: &[u32], new: usize, kind: Kind) {
-        let known = self.sets.contains(set);
-        if !known {
-            self.partial |= self.draws > 0 && new < set.len();
-            self.sets.insert(set.into());
-        }
+    fn see_set(&mut self, set: usize, first: bool, new: usize, kind: Kind) {
+        self.partial |= first && self.draws > 0 && new < self.sets[set].len();
         match kind {
             Kind::Repeats => {}
             Kind::FirstOfSource => self.groups.given(1),
-            Kind::Counts => self.groups.draw(1, usize::from(!known)),
+            Kind::Counts => self.groups.draw(1, usize::from(first)),
         }
     }
 
@@ -218,9 +234,9 @@ impl Test {
         let same = now == self.favourites.len()
             && self.favourites.iter().all(|id| self.counts.get(*id as usize).is_some_and(is_favourite));
         if same {
-            if let Some(Step { set, kind }) = self.steps.last() {
+            if let Some(Step { set, kind }) = self.steps.last().copied() {
                 // None of the new ones is a favourite yet.
-                let (turning, kind) = (set.len() - common(set, &self.favourites), *kind);
+                let turning = self.sets[set].len() - common(&self.sets[set], &self.favourites);
                 self.count_step(kind, turning, new);
             }
             return;
@@ -232,7 +248,7 @@ impl Test {
         let steps = std::mem::take(&mut self.steps);
         for step in &steps {
             let (mut turning, mut new) = (0, 0);
-            for id in step.set.iter().filter(|id| self.favourites.binary_search(id).is_err()) {
+            for id in self.sets[step.set].iter().filter(|id| self.favourites.binary_search(id).is_err()) {
                 turning += 1;
                 new += usize::from(!std::mem::replace(&mut seen[*id as usize], true));
             }

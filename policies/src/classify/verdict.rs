@@ -51,29 +51,45 @@ impl Test {
     /// What the draws say.
     pub(crate) fn verdict(&self, context: Context<'_>) -> Verdict {
         let policy = context.policy;
-        let aside = self.favourites.len();
-        let draws = self.weigh(&policy.pool, &self.series, aside, self.largest);
-        let (looks, novel_looks) = self.looks.so_far();
+        let draws = self.weigh_draws(policy);
+        let (looks, _) = self.looks.so_far();
         let looks = self.weigh(&policy.pool, &looks, 0, self.largest);
-        let drifts = self.drifts(policy);
-        let enough = threshold(policy);
-        let min_sets = if self.partial { policy.test.min_sets } else { policy.test.min_disjoint_sets };
-        let by_draws = draws.rotating >= enough && self.sets() >= min_sets;
-        let by_looks = looks.rotating >= enough && novel_looks >= min_sets;
-        let rotates = (by_draws || by_looks) && self.addresses() >= policy.test.min_addresses && !drifts;
-        let settled = !rotates
-            && self.draws_suffice(policy, 0)
-            && self.last_at - self.settling_since(context) >= self.quiet_needed(context).max(self.cadence());
+        let rotates = self.rotates(policy);
+        let settled = !rotates && self.settled(context);
         let held = match self.quick {
             (equal, 0) => equal > 0 || 2 * self.repeats as usize > self.draws,
             _ => looks.rotating > draws.rotating,
         };
-        let odds = if drifts { -2.0 } else { self.log_odds(context, draws, looks) };
+        let odds = if self.drifts(policy) { -2.0 } else { self.log_odds(context, draws, looks) };
         let guess = (1.0 / (1.0 + (-odds.abs()).exp())).min(0.999);
         let rotating = rotates || odds > 0.0 && !settled;
         let decided = rotates || settled;
         let confidence = if decided { guess.max(1.0 - policy.test.error_rate) } else { guess };
         Verdict { rotating, decided, confidence, evidence: draws.rotating.max(looks.rotating), held }
+    }
+
+    /// Whether the verdict is final. Cheap while it is not: what a draw may change comes before what has to be weighed.
+    pub(crate) fn decided(&self, context: Context<'_>) -> bool {
+        self.rotates(context.policy) || self.settled(context)
+    }
+
+    fn rotates(&self, policy: &Policy) -> bool {
+        if self.addresses() < policy.test.min_addresses || self.drifts(policy) {
+            return false;
+        }
+        let enough = threshold(policy);
+        let min_sets = if self.partial { policy.test.min_sets } else { policy.test.min_disjoint_sets };
+        if self.sets() >= min_sets && self.weigh_draws(policy).rotating >= enough {
+            return true;
+        }
+        let (looks, novel) = self.looks.so_far();
+        novel >= min_sets && self.weigh(&policy.pool, &looks, 0, self.largest).rotating >= enough
+    }
+
+    /// A small pool that was seen as a whole, and for long enough; unless it rotates.
+    fn settled(&self, context: Context<'_>) -> bool {
+        let quiet = self.quiet_needed(context).max(self.cadence());
+        self.last_at - self.settling_since(context) >= quiet && self.draws_suffice(context.policy, 0)
     }
 
     /// How long no new address may have come before a small pool is settled, milliseconds.
@@ -114,8 +130,7 @@ impl Test {
             return true;
         }
         unseen <= most && self.draws + more >= LEAST_DRAWS && {
-            let weighed = self.weigh(&policy.pool, &self.series, self.favourites.len(), self.largest);
-            weighed.small + real(more) >= threshold(policy)
+            self.weigh_draws(policy).small + real(more) >= threshold(policy)
         }
     }
 
@@ -162,6 +177,10 @@ impl Test {
         let large = holds * weighed.large.exp();
         let changed = (-OPERATION * f64::from(self.moved())).exp();
         large / (SMALL_HELD * weighed.small_mean.exp() + changed)
+    }
+
+    fn weigh_draws(&self, policy: &Policy) -> Weighed {
+        self.weigh(&policy.pool, &self.series, self.favourites.len(), self.largest)
     }
 
     fn weigh(&self, pool: &PoolPolicy, series: &Series, aside: usize, k: usize) -> Weighed {

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use jiff::Timestamp;
 
 use super::entry::{Entries, Reply, Seen};
-use super::{Draw, Observation, OutcomeCount, SourceSeen, TtlSeen, summary};
+use super::{Draw, Observation, SourceSeen, TtlSeen, summary};
 use crate::{Answer, Cname, DnsSample, Host, Outcome, RecordType, Source, Vantage};
 
 /// Different CNAME chains that are remembered.
@@ -20,7 +20,8 @@ pub struct Observer {
     pub(super) started_at: Timestamp,
     pub(super) queries: usize,
     pub(super) truncated: usize,
-    pub(super) outcomes: Vec<OutcomeCount>,
+    /// By name, in the order of first appearance.
+    pub(super) outcomes: Vec<(&'static str, usize)>,
     pub(super) order_changes: usize,
     pub(super) chains: Vec<(Vec<Cname>, usize)>,
     pub(super) sources: Vec<SourceState>,
@@ -164,10 +165,10 @@ impl Observer {
         summary::summarise(self, ended_at)
     }
 
-    fn count(&mut self, outcome: &str) {
-        match self.outcomes.iter_mut().find(|o| o.outcome == outcome) {
-            Some(known) => known.count += 1,
-            None => self.outcomes.push(OutcomeCount { outcome: outcome.to_owned(), count: 1 }),
+    fn count(&mut self, outcome: &'static str) {
+        match self.outcomes.iter_mut().find(|(known, _)| *known == outcome) {
+            Some((_, count)) => *count += 1,
+            None => self.outcomes.push((outcome, 1)),
         }
     }
 
@@ -227,6 +228,9 @@ impl Observer {
     }
 
     fn see_chain(&mut self, chain: &[Cname]) {
+        if chain.is_empty() {
+            return;
+        }
         let same = |known: &[Cname]| {
             known.len() == chain.len()
                 && known.iter().zip(chain).all(|(a, b)| a.target.eq_ignore_ascii_case(&b.target))

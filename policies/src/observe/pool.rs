@@ -56,7 +56,9 @@ impl Series {
     /// The most likely size and its 95 % interval; `None` where it has no upper end.
     fn interval(&self) -> (usize, usize, Option<usize>) {
         let likelihood = |size: usize| self.log_likelihood(size);
-        let best = peak(self.seen.max(1), GREATEST, &likelihood);
+        // Nothing but new addresses: no size is the most likely one.
+        let endless = likelihood(GREATEST - 1) < likelihood(GREATEST);
+        let best = if endless { GREATEST } else { peak(self.seen.max(1), GREATEST, &likelihood) };
         let floor = likelihood(best) - INTERVAL_DROP;
         let low = first_where(self.seen.max(1), best, |size| likelihood(size) >= floor);
         let high = (likelihood(GREATEST) < floor).then(|| {
@@ -98,16 +100,17 @@ fn ln_falling(n: usize, k: usize) -> f64 {
 }
 
 /// Where a function with one peak is greatest.
-fn peak(mut low: usize, mut high: usize, f: &impl Fn(usize) -> f64) -> usize {
-    while low < high {
-        let middle = low.midpoint(high);
-        if f(middle) < f(middle + 1) { low = middle + 1 } else { high = middle }
-    }
-    low
+fn peak(low: usize, high: usize, f: &impl Fn(usize) -> f64) -> usize {
+    first_where(low, high, |size| f(size) >= f(size + 1))
 }
 
-/// The first of a range for which a test that turns true holds; the end if none does.
-fn first_where(mut low: usize, mut high: usize, test: impl Fn(usize) -> bool) -> usize {
+/// The first of a range for which a test that turns true holds; the end if none does. Most lie near the low end, so
+/// steps from there double.
+fn first_where(mut low: usize, end: usize, test: impl Fn(usize) -> bool) -> usize {
+    let mut high = low;
+    while high < end && !test(high) {
+        (low, high) = (high + 1, (2 * high + 1).min(end));
+    }
     while low < high {
         let middle = low.midpoint(high);
         if test(middle) { high = middle } else { low = middle + 1 }

@@ -1,13 +1,13 @@
 //! The [`Observation`] out of an [`Observer`]'s record: presence, changes, pool size, disagreement. Pure arithmetic
 //! over the draws.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use jiff::Timestamp;
 
 use super::pool::{self, Series, ratio, real};
-use super::{AddressSeen, Draw, Flip, Observation, Observer, Span};
+use super::{AddressSeen, Draw, Flip, Observation, Observer, OutcomeCount, Span};
 
 /// Flips that are listed one by one.
 const LISTED_FLIPS: usize = 100;
@@ -18,36 +18,42 @@ const LASTING: usize = 3;
 
 pub(super) fn summarise(observer: &Observer, ended_at: Timestamp) -> Observation {
     let draws = observer.draws();
-    let presence = presence(draws);
-    let changes = changes(draws);
+    let (presence, series) = presence(draws);
+    let changes = changes(draws, observer.sources.len());
     let once = presence.iter().filter(|a| a.draws == 1).count();
     let twice = presence.iter().filter(|a| a.draws == 2).count();
     let incidences = draws.iter().map(|d| d.set.len()).sum();
+    let sources: Vec<_> = (0..observer.sources.len()).map(|source| Drawn::by(source, draws)).collect();
     Observation {
         host: observer.host.clone(),
         record_type: observer.record_type,
         started_at: observer.started_at,
         ended_at,
         queries: observer.queries,
-        outcomes: observer.outcomes.clone(),
+        outcomes: observer
+            .outcomes
+            .iter()
+            .map(|(outcome, count)| OutcomeCount { outcome: (*outcome).to_owned(), count: *count })
+            .collect(),
         truncated: observer.truncated,
         answer_size: sizes(draws),
-        distinct_sets: draws.iter().map(|d| &d.set).collect::<HashSet<_>>().len(),
+        distinct_sets: distinct_sets(draws),
         set_changes: changes.all,
         simultaneous_changes: changes.simultaneous,
         order_changes: observer.order_changes,
         flips: changes.flips,
         ttl: observer.ttl(),
         mean_overlap: changes.mean_overlap,
-        resolvers_disagree: disagree(draws),
-        pool: pool::estimate(&series(draws), incidences, once, twice),
+        resolvers_disagree: disagree(&sources),
+        pool: pool::estimate(&series, incidences, once, twice),
         sources: observer
             .sources
             .iter()
-            .map(|state| {
-                let own = || draws.iter().filter(|d| d.source == state.seen.source);
-                let addresses = own().flat_map(|d| &d.set).collect::<HashSet<_>>().len();
-                super::SourceSeen { draws: own().count(), addresses, ..state.seen.clone() }
+            .zip(sources)
+            .map(|(state, Drawn { draws, addresses })| super::SourceSeen {
+                draws,
+                addresses: addresses.len(),
+                ..state.seen.clone()
             })
             .collect(),
         cname_chains: chains(observer),
@@ -56,14 +62,18 @@ pub(super) fn summarise(observer: &Observer, ended_at: Timestamp) -> Observation
     }
 }
 
-fn presence(draws: &[Draw]) -> Vec<AddressSeen> {
-    let mut counts: HashMap<IpAddr, (usize, usize)> = HashMap::new();
+/// How often each address was seen, and the series for the likelihood of the pool, which takes every draw as it comes.
+fn presence(draws: &[Draw]) -> (Vec<AddressSeen>, Series) {
+    let mut counts: BTreeMap<IpAddr, (usize, usize)> = BTreeMap::new();
+    let mut series = Series::default();
     for draw in draws {
+        let known = counts.len();
         for addr in &draw.set {
             let (held, first) = counts.entry(*addr).or_default();
             *held += 1;
-            *first += usize::from(*addr == draw.first);
+            *first += usize::from(draw.first == *addr);
         }
+        series.draw(draw.set.len(), counts.len() - known);
     }
     let seen = |(addr, (held, first)): (IpAddr, (usize, usize))| AddressSeen {
         addr,
@@ -72,8 +82,32 @@ fn presence(draws: &[Draw]) -> Vec<AddressSeen> {
         first: ratio(first, draws.len()),
     };
     let mut addresses: Vec<_> = counts.into_iter().map(seen).collect();
-    addresses.sort_unstable_by(|a, b| b.draws.cmp(&a.draws).then(a.addr.cmp(&b.addr)));
-    addresses
+    addresses.sort_by_key(|address| std::cmp::Reverse(address.draws));
+    (addresses, series)
+}
+
+fn distinct_sets(draws: &[Draw]) -> usize {
+    let mut sets: Vec<&[IpAddr]> = draws.iter().map(|draw| &*draw.set).collect();
+    sets.sort_unstable();
+    sets.dedup();
+    sets.len()
+}
+
+/// What one source drew.
+struct Drawn {
+    draws: usize,
+    /// Sorted.
+    addresses: Vec<IpAddr>,
+}
+
+impl Drawn {
+    fn by(source: usize, draws: &[Draw]) -> Self {
+        let own = || draws.iter().filter(|draw| draw.source == source);
+        let mut addresses: Vec<_> = own().flat_map(|draw| &draw.set).copied().collect();
+        addresses.sort_unstable();
+        addresses.dedup();
+        Self { draws: own().count(), addresses }
+    }
 }
 
 fn sizes(draws: &[Draw]) -> Span {
@@ -83,17 +117,6 @@ fn sizes(draws: &[Draw]) -> Span {
         [] => Span::default(),
         [min, ..] => Span { min, median: sizes[(sizes.len() - 1) / 2], max: sizes[sizes.len() - 1] },
     }
-}
-
-/// The likelihood of the pool takes every draw as it comes.
-fn series(draws: &[Draw]) -> Series {
-    let mut series = Series::default();
-    let mut seen: HashSet<IpAddr> = HashSet::new();
-    for draw in draws {
-        let new = draw.set.iter().filter(|addr| seen.insert(**addr)).count();
-        series.draw(draw.set.len(), new);
-    }
-    series
 }
 
 #[derive(Default)]
@@ -106,11 +129,10 @@ struct Changes {
 
 /// Compares each draw with the one before it from the same source. A change counts as a flip if the sets that it
 /// separates stood for two draws or share half of their addresses, and the source never gave two answers at once.
-fn changes(draws: &[Draw]) -> Changes {
+fn changes(draws: &[Draw], sources: usize) -> Changes {
     let mut changes = Changes::default();
     let (mut pairs, mut shared) = (0, 0);
-    let sources: BTreeSet<usize> = draws.iter().map(|d| d.source).collect();
-    for source in sources {
+    for source in 0..sources {
         let own: Vec<&Draw> = draws.iter().filter(|d| d.source == source).collect();
         let mut flips = Vec::new();
         let mut at_once = 0;
@@ -173,19 +195,16 @@ pub(crate) fn overlap(a: &[IpAddr], b: &[IpAddr]) -> usize {
 }
 
 /// Two sources with two draws each never shared an address.
-fn disagree(draws: &[Draw]) -> bool {
-    let mut by_source: HashMap<usize, (usize, HashSet<IpAddr>)> = HashMap::new();
-    for draw in draws {
-        let (count, addresses) = by_source.entry(draw.source).or_default();
-        *count += 1;
-        addresses.extend(&draw.set);
-    }
-    let known: Vec<_> = by_source.values().filter(|(count, _)| *count > 1).map(|(_, a)| a).collect();
-    known.iter().enumerate().any(|(i, a)| known[i + 1..].iter().any(|b| a.is_disjoint(b)))
+fn disagree(sources: &[Drawn]) -> bool {
+    let known: Vec<_> = sources.iter().filter(|source| source.draws > 1).collect();
+    known
+        .iter()
+        .enumerate()
+        .any(|(i, a)| known[i + 1..].iter().any(|b| overlap(&a.addresses, &b.addresses) == 0))
 }
 
 fn chains(observer: &Observer) -> Vec<String> {
-    let mut chains: Vec<_> = observer.chains.iter().filter(|(chain, _)| !chain.is_empty()).collect();
+    let mut chains: Vec<_> = observer.chains.iter().collect();
     chains.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
     let text =
         |chain: &[crate::Cname]| chain.iter().map(|c| c.target.as_str()).collect::<Vec<_>>().join(" -> ");

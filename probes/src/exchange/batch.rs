@@ -50,7 +50,10 @@ pub(super) fn receive(socket: &UdpSocket, mut take: impl FnMut(&[u8])) -> io::Re
 }
 
 /// Sends the first of `requests`, at most [`BATCH`], and says how many the kernel took.
-pub(super) fn send(socket: &UdpSocket, requests: &[&[u8]]) -> io::Result<usize> {
+pub(super) fn send<'a>(
+    socket: &UdpSocket,
+    requests: impl ExactSizeIterator<Item = &'a [u8]>,
+) -> io::Result<usize> {
     socket.try_io(Interest::WRITABLE, || system::send(socket, requests))
 }
 
@@ -75,10 +78,13 @@ mod system {
         Ok(messages.map(|message| take(message.iovs().next().unwrap_or_default())).count())
     }
 
-    pub(super) fn send(socket: &UdpSocket, requests: &[&[u8]]) -> io::Result<usize> {
-        let mut headers = MultiHeaders::<()>::preallocate(requests.len(), None);
-        let slices: Vec<_> = requests.iter().map(|request| [IoSlice::new(request)]).collect();
-        let connected = vec![None::<()>; requests.len()];
+    pub(super) fn send<'a>(
+        socket: &UdpSocket,
+        requests: impl ExactSizeIterator<Item = &'a [u8]>,
+    ) -> io::Result<usize> {
+        let mut headers = MultiHeaders::preallocate(requests.len(), None);
+        let slices: Vec<_> = requests.map(|request| [IoSlice::new(request)]).collect();
+        let connected = [None::<()>; BATCH];
         let sent =
             sendmmsg(socket.as_raw_fd(), &mut headers, &slices, connected, [], MsgFlags::MSG_DONTWAIT)?;
         Ok(sent.count())
@@ -110,14 +116,18 @@ mod system {
         Ok(BATCH)
     }
 
-    pub(super) fn send(socket: &UdpSocket, requests: &[&[u8]]) -> io::Result<usize> {
-        for (count, request) in requests.iter().enumerate() {
+    pub(super) fn send<'a>(
+        socket: &UdpSocket,
+        requests: impl ExactSizeIterator<Item = &'a [u8]>,
+    ) -> io::Result<usize> {
+        let most = requests.len();
+        for (count, request) in requests.enumerate() {
             match send_one(socket.as_raw_fd(), request, MsgFlags::MSG_DONTWAIT) {
                 Ok(_) => {}
                 Err(_) if count > 0 => return Ok(count),
                 Err(error) => return Err(error.into()),
             }
         }
-        Ok(requests.len())
+        Ok(most)
     }
 }

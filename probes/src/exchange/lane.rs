@@ -3,14 +3,14 @@
 //! those that take too long. A lane ends when nothing is awaited, and changes its port after [`LIFETIME`] queries.
 //! Opened by `exchange`, one at a time for each server.
 
-use std::collections::hash_map::Entry;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use foldhash::fast::RandomState;
 use jiff::Timestamp;
 use policies::Malformed;
 use tokio::net::UdpSocket;
@@ -78,9 +78,10 @@ pub(super) struct Trip {
     queue: VecDeque<Ticket>,
     /// Paced and numbered, for the kernel to take.
     ready: VecDeque<(u16, Ticket)>,
-    /// Through the present port, by id. What is answered or given up stays as `None`, so that a late or second answer is known for what it is.
-    sent: HashMap<u16, Option<Sent>>,
-    awaited: usize,
+    /// Sent through the present port and neither answered nor given up, by id.
+    awaited: HashMap<u16, Sent, RandomState>,
+    /// Ids that the present port has used: a late or second answer is known for what it is.
+    used: HashSet<u16, RandomState>,
     /// In the order in which they were sent, which is the order in which they time out.
     deadlines: VecDeque<(Instant, u16)>,
 }
@@ -109,8 +110,8 @@ impl Trip {
             in_flight: sending.in_flight.max(1),
             queue: VecDeque::new(),
             ready: VecDeque::new(),
-            sent: HashMap::new(),
-            awaited: 0,
+            awaited: HashMap::default(),
+            used: HashSet::default(),
             deadlines: VecDeque::new(),
         }
     }
@@ -127,14 +128,14 @@ impl Trip {
 
     /// Sends and receives until nothing is left or the port has served its time.
     async fn use_up(&mut self, socket: &UdpSocket) {
-        self.sent.clear();
+        self.used.clear();
         self.deadlines.clear();
         let mut alarm = pin!(sleep_until(Instant::now() + self.timeout));
         loop {
             self.expire();
             self.take_inbox();
             let blocked = self.send(socket);
-            if self.awaited == 0 && self.ready.is_empty() && (self.is_worn() || self.is_over()) {
+            if self.awaited.is_empty() && self.ready.is_empty() && (self.is_worn() || self.is_over()) {
                 return;
             }
             let deadline = self.deadlines.front().map(|(deadline, _)| *deadline);
@@ -156,7 +157,7 @@ impl Trip {
     }
 
     fn is_worn(&self) -> bool {
-        self.sent.len() >= LIFETIME
+        self.used.len() >= LIFETIME
     }
 
     fn take_inbox(&mut self) {
@@ -166,7 +167,7 @@ impl Trip {
 
     /// Ends the lane where nothing is left to wait for.
     fn is_over(&mut self) -> bool {
-        if self.awaited > 0 || !self.queue.is_empty() || !self.ready.is_empty() {
+        if !self.awaited.is_empty() || !self.queue.is_empty() || !self.ready.is_empty() {
             return false;
         }
         let mut inbox = self.lane.lock();
@@ -181,7 +182,7 @@ impl Trip {
         self.lane.lock().closed = true;
         self.take_inbox();
         for ticket in self.queue {
-            let _ = ticket.reply.send(Exchanged::unsent(Failure::Unreachable));
+            let _ = ticket.reply.send(Exchanged::unsent(ticket.request));
         }
     }
 
@@ -193,15 +194,15 @@ impl Trip {
             if self.ready.is_empty() {
                 return paused.map_or(Blocked::No, Blocked::Pace);
             }
-            let requests: Vec<&[u8]> = self.ready.iter().map(|(_, ticket)| &*ticket.request).collect();
-            match batch::send(socket, &requests) {
+            let requests = self.ready.iter().map(|(_, ticket)| &*ticket.request);
+            match batch::send(socket, requests) {
                 Ok(count) => self.await_answers(count, now),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Blocked::Kernel,
                 // An ICMP message about earlier queries; this one is still to be sent.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => self.give_up_all(),
                 Err(_) => {
                     if let Some((_, ticket)) = self.ready.pop_front() {
-                        let _ = ticket.reply.send(Exchanged::unsent(Failure::Unreachable));
+                        let _ = ticket.reply.send(Exchanged::unsent(ticket.request));
                     }
                 }
             }
@@ -213,7 +214,7 @@ impl Trip {
     fn make_ready(&mut self, now: Instant) -> Option<Instant> {
         while !self.is_worn()
             && self.ready.len() < batch::BATCH
-            && self.awaited + self.ready.len() < self.in_flight
+            && self.awaited.len() + self.ready.len() < self.in_flight
         {
             while self.queue.front().is_some_and(|ticket| ticket.reply.is_closed()) {
                 self.queue.pop_front();
@@ -235,8 +236,7 @@ impl Trip {
     fn fresh_id(&mut self) -> u16 {
         loop {
             let id = rand::random();
-            if let Entry::Vacant(free) = self.sent.entry(id) {
-                free.insert(None);
+            if self.used.insert(id) {
                 return id;
             }
         }
@@ -245,9 +245,8 @@ impl Trip {
     fn await_answers(&mut self, count: usize, since: Instant) {
         let at = Timestamp::now();
         for (id, ticket) in self.ready.drain(..count) {
-            self.sent.insert(id, Some(Sent { ticket, at, since, malformed: None }));
+            self.awaited.insert(id, Sent { ticket, at, since, malformed: None });
             self.deadlines.push_back((since + self.timeout, id));
-            self.awaited += 1;
         }
     }
 
@@ -260,12 +259,12 @@ impl Trip {
 
     fn arrived(&mut self, datagram: &[u8]) {
         let id = datagram.first_chunk().map(|id| u16::from_be_bytes(*id));
-        match id.and_then(|id| self.sent.get_mut(&id)) {
-            Some(Some(sent)) => match wire::check(&sent.ticket.request, datagram) {
+        match id.and_then(|id| self.awaited.get_mut(&id)) {
+            Some(sent) => match wire::check(&sent.ticket.request, datagram) {
                 Ok(()) => self.settle(id.unwrap_or_default(), Ok(datagram.to_vec())),
                 Err(malformed) => sent.malformed = Some(malformed),
             },
-            Some(None) => {}
+            None if id.is_some_and(|id| self.used.contains(&id)) => {}
             None => self.blame(datagram),
         }
     }
@@ -275,7 +274,7 @@ impl Trip {
     fn blame(&mut self, datagram: &[u8]) {
         let mut suspects = None;
         for (_, id) in &self.deadlines {
-            let Some(Some(sent)) = self.sent.get(id) else { continue };
+            let Some(sent) = self.awaited.get(id) else { continue };
             if sent.malformed.is_none() {
                 let meant = wire::same_question(&sent.ticket.request, datagram);
                 if suspects.is_none() || meant {
@@ -286,7 +285,7 @@ impl Trip {
                 }
             }
         }
-        if let Some(Some(sent)) = suspects.and_then(|id| self.sent.get_mut(&id)) {
+        if let Some(sent) = suspects.and_then(|id| self.awaited.get_mut(&id)) {
             sent.malformed = wire::check(&sent.ticket.request, datagram).err();
         }
     }
@@ -294,13 +293,13 @@ impl Trip {
     fn expire(&mut self) {
         let now = Instant::now();
         while let Some((deadline, id)) = self.deadlines.front().copied() {
-            match self.sent.get(&id) {
-                Some(Some(_)) if deadline > now => return,
-                Some(Some(sent)) => {
+            match self.awaited.get(&id) {
+                Some(_) if deadline > now => return,
+                Some(sent) => {
                     let failure = sent.malformed.map_or(Failure::Timeout, Failure::Malformed);
                     self.settle(id, Err(failure));
                 }
-                _ => {}
+                None => {}
             }
             self.deadlines.pop_front();
         }
@@ -313,9 +312,9 @@ impl Trip {
     }
 
     fn settle(&mut self, id: u16, result: Result<Vec<u8>, Failure>) {
-        if let Some(sent) = self.sent.get_mut(&id).and_then(Option::take) {
-            self.awaited -= 1;
-            let _ = sent.ticket.reply.send(Exchanged { at: sent.at, rtt: sent.since.elapsed(), result });
+        if let Some(Sent { ticket, at, since, .. }) = self.awaited.remove(&id) {
+            let Ticket { request, reply } = ticket;
+            let _ = reply.send(Exchanged { request, at, rtt: since.elapsed(), result });
         }
     }
 }

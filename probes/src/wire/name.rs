@@ -90,15 +90,34 @@ impl NameBuf {
         }
     }
 
+    /// Whether the name at `at` is this one; nothing where it is no name. As [`NameBuf::read`], without the copy.
+    pub(crate) fn is_at(&self, message: &[u8], start: usize) -> Option<bool> {
+        let (mut at, mut rest) = (start, self.as_bytes());
+        loop {
+            let size = usize::from(*message.get(at)?);
+            if size >= 0xc0 {
+                let target = (size & 0x3f) << 8 | usize::from(*message.get(at + 1)?);
+                (target < at).then_some(())?;
+                at = target;
+                continue;
+            }
+            let label = message.get(at..=at + size)?;
+            match rest.split_at_checked(label.len()) {
+                Some((own, below)) if own.eq_ignore_ascii_case(label) => rest = below,
+                // Another name, if it is one.
+                _ => return Self::default().read(message, start).map(|_| false),
+            }
+            (size < 64).then_some(())?;
+            if size == 0 {
+                return Some(true);
+            }
+            at += label.len();
+        }
+    }
+
     /// The wire format.
     pub(crate) fn as_bytes(&self) -> &[u8] {
         &self.bytes[..self.length]
-    }
-}
-
-impl PartialEq for NameBuf {
-    fn eq(&self, other: &Self) -> bool {
-        self.as_bytes() == other.as_bytes()
     }
 }
 

@@ -171,6 +171,20 @@ proptest! {
         let _ = name::up_to_root(&bytes).count();
     }
 
+    /// Names that are compared in place are those that are equal once both are expanded. Few different bytes, so that
+    /// labels and pointers meet.
+    #[test]
+    fn a_name_in_place_is_the_expanded_one(
+        bytes in proptest::collection::vec(proptest::sample::select(&[0, 1, 2, 3, 4, b'a', b'A', 0xc0][..]), 1..24),
+        at in 0_usize..24,
+        other in 0_usize..24,
+    ) {
+        let (mut expanded, mut sought) = (name::NameBuf::default(), name::NameBuf::default());
+        prop_assume!(sought.read(&bytes, other).is_some());
+        let equal = expanded.read(&bytes, at).map(|_| expanded.as_bytes() == sought.as_bytes());
+        prop_assert_eq!(sought.is_at(&bytes, at), equal);
+    }
+
     /// Bytes that look like a message reach further than arbitrary ones.
     #[test]
     fn damaged_messages_never_panic(
