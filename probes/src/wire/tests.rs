@@ -180,7 +180,9 @@ proptest! {
         other in 0_usize..24,
     ) {
         let (mut expanded, mut sought) = (name::NameBuf::default(), name::NameBuf::default());
-        prop_assume!(sought.read(&bytes, other).is_some());
+        if sought.read(&bytes, other).is_none() {
+            sought = name::NameBuf::default();
+        }
         let equal = expanded.read(&bytes, at).map(|_| expanded.as_bytes() == sought.as_bytes());
         prop_assert_eq!(sought.is_at(&bytes, at), equal);
     }
