@@ -23,45 +23,45 @@ pub(crate) const TESTS: &[Test] = &[
     ("an unknown context names those that there are", unknown_context),
 ];
 
+/// An entry of a namespace for a host that DNS knows, with one port.
+fn entry(namespace: &str, name: &str, host: &str, resolution: &str, port: &str) -> String {
+    format!(
+        "---
+apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {{name: {name}, namespace: {namespace}}}
+spec:
+  hosts: [{host}]
+  location: MESH_EXTERNAL
+  resolution: {resolution}
+  exportTo: [.]
+  ports: [{port}]
+"
+    )
+}
+
+const TLS: &str = "{number: 443, name: tls, protocol: TLS}";
+
 /// What is wrong with it can be seen without DNS: two resolutions, a rule for nobody, TCP on 443.
-const FAULTY: &str = "
-apiVersion: networking.istio.io/v1
-kind: ServiceEntry
-metadata: {name: one, namespace: faulty}
-spec:
-  hosts: [api.faulty.example]
-  location: MESH_EXTERNAL
-  resolution: DNS
-  exportTo: [.]
-  ports: [{number: 443, name: tls, protocol: TLS}]
----
-apiVersion: networking.istio.io/v1
-kind: ServiceEntry
-metadata: {name: two, namespace: faulty}
-spec:
-  hosts: [api.faulty.example]
-  location: MESH_EXTERNAL
-  resolution: DNS_ROUND_ROBIN
-  exportTo: [.]
-  ports: [{number: 8443, name: tls, protocol: TLS}]
----
-apiVersion: networking.istio.io/v1
-kind: ServiceEntry
-metadata: {name: three, namespace: faulty}
-spec:
-  hosts: [db.faulty.example]
-  location: MESH_EXTERNAL
-  resolution: DNS
-  exportTo: [.]
-  ports: [{number: 443, name: tcp, protocol: TCP}]
----
+fn faulty() -> String {
+    entry("faulty", "one", "api.faulty.example", "DNS", TLS)
+        + &entry(
+            "faulty",
+            "two",
+            "api.faulty.example",
+            "DNS_ROUND_ROBIN",
+            "{number: 8443, name: tls, protocol: TLS}",
+        )
+        + &entry("faulty", "three", "db.faulty.example", "DNS", "{number: 443, name: tcp, protocol: TCP}")
+        + "---
 apiVersion: networking.istio.io/v1
 kind: DestinationRule
 metadata: {name: four, namespace: faulty}
 spec:
   host: nobody.faulty.example
   exportTo: [.]
-";
+"
+}
 
 /// What a run said, for an assertion that fails.
 fn said(output: &Output) -> String {
@@ -86,10 +86,10 @@ fn findings(report: &Value) -> BTreeSet<String> {
 
 fn audit_as_the_files(plane: &ControlPlane) -> anyhow::Result<()> {
     namespace(plane, "faulty")?;
-    plane.objects.apply(FAULTY)?;
+    plane.objects.apply(&faulty())?;
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("faulty.yaml");
-    std::fs::write(&file, FAULTY)?;
+    std::fs::write(&file, faulty())?;
     let audit = ["audit", "--offline", "-o", "json"];
     let (of_files, _) = report(egress_audit().args(audit).args(["--istio-version", "1.31"]).arg(&file))?;
     let (of_cluster, output) = report(plane.egress_audit().args(audit).args(["--cluster", "-n", "faulty"]))?;
@@ -111,18 +111,7 @@ fn every_page(plane: &ControlPlane) -> anyhow::Result<()> {
     const MANY: usize = 603;
     namespace(plane, "many")?;
     // Where there is no entry at all, nothing is said of rules without one.
-    plane.objects.apply(
-        "apiVersion: networking.istio.io/v1
-kind: ServiceEntry
-metadata: {name: other, namespace: many}
-spec:
-  hosts: [other.example]
-  location: MESH_EXTERNAL
-  resolution: DNS
-  exportTo: [.]
-  ports: [{number: 443, name: tls, protocol: TLS}]
-",
-    )?;
+    plane.objects.apply(&entry("many", "other", "other.example", "DNS", TLS))?;
     let each = |n| {
         format!(
             "apiVersion: networking.istio.io/v1\nkind: DestinationRule\nmetadata: {{name: rule-{n}, namespace: many}}\n\
@@ -142,18 +131,7 @@ spec:
 
 fn classify(plane: &ControlPlane) -> anyhow::Result<()> {
     namespace(plane, "measured")?;
-    plane.objects.apply(
-        "apiVersion: networking.istio.io/v1
-kind: ServiceEntry
-metadata: {name: two, namespace: measured}
-spec:
-  hosts: [two.measured.example]
-  location: MESH_EXTERNAL
-  resolution: DNS
-  exportTo: [.]
-  ports: [{number: 443, name: tls, protocol: TLS}]
-",
-    )?;
+    plane.objects.apply(&entry("measured", "two", "two.measured.example", "DNS", TLS))?;
     let runtime = Runtime::new()?;
     let zone = "zone: measured.example\nnames:\n  two.measured.example: {a: {pool: [192.0.2.1, 192.0.2.2], ttl: 1}}\n";
     let dns = runtime.block_on(LabDns::start(&Scenario::from_yaml(zone)?, &Options::default()))?;
@@ -180,17 +158,17 @@ fn generate(plane: &ControlPlane, namespace: &str, more: &[&str]) -> anyhow::Res
 fn apply(plane: &ControlPlane) -> anyhow::Result<()> {
     const API: (&str, &str) = ("networking.istio.io/v1", "ServiceEntry");
     namespace(plane, "applied")?;
-    let entry = || plane.objects.get(API.0, API.1, "applied", "pay-partner-example");
+    let found = || plane.objects.get(API.0, API.1, "applied", "pay-partner-example");
 
     let dry = generate(plane, "applied", &["--dry-run"])?;
     let shown = String::from_utf8_lossy(&dry.stdout).into_owned();
     ensure!(shown.contains("+kind: ServiceEntry") && shown.contains("--- /dev/null"), "{}", said(&dry));
-    ensure!(entry().is_err(), "a dry run made an object");
+    ensure!(found().is_err(), "a dry run made an object");
 
     let done = generate(plane, "applied", &[])?;
     ensure!(done.status.success() && String::from_utf8_lossy(&done.stdout) == shown, "{}", said(&done));
     let managers: Vec<_> =
-        entry()?.metadata.managed_fields.into_iter().flatten().filter_map(|each| each.manager).collect();
+        found()?.metadata.managed_fields.into_iter().flatten().filter_map(|each| each.manager).collect();
     // istiod writes the status.
     ensure!(managers.iter().any(|manager| manager == "egress-audit"), "{managers:?}");
 
@@ -207,24 +185,13 @@ fn conflict(plane: &ControlPlane) -> anyhow::Result<()> {
     namespace(plane, "contested")?;
     let first = generate(plane, "contested", &[])?;
     ensure!(first.status.success(), "{}", said(&first));
-    let entry =
+    let found =
         || plane.objects.get("networking.istio.io/v1", "ServiceEntry", "contested", "pay-partner-example");
-    let resolution = || entry().map(|entry| entry.data["spec"]["resolution"].clone());
+    let resolution = || found().map(|found| found.data["spec"]["resolution"].clone());
     let ours = resolution()?;
     // Somebody else takes the resolution over.
     let theirs = if ours == "DNS" { "DNS_ROUND_ROBIN" } else { "DNS" };
-    plane.objects.apply(&format!(
-        "apiVersion: networking.istio.io/v1
-kind: ServiceEntry
-metadata: {{name: pay-partner-example, namespace: contested}}
-spec:
-  hosts: [pay.partner.example]
-  location: MESH_EXTERNAL
-  resolution: {theirs}
-  exportTo: [.]
-  ports: [{{number: 443, name: tls, protocol: TLS}}]
-"
-    ))?;
+    plane.objects.apply(&entry("contested", "pay-partner-example", "pay.partner.example", theirs, TLS))?;
     let refused = generate(plane, "contested", &[])?;
     let words = said(&refused);
     ensure!(refused.status.code() == Some(2), "{words}");
