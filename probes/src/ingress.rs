@@ -8,6 +8,7 @@ pub mod pod;
 pub mod sidecar;
 pub mod stage;
 pub mod watch;
+pub mod xds;
 
 pub use backend::Backend;
 pub use load::{Ending, Load, Shot, Tally};
@@ -15,3 +16,4 @@ pub use pod::{Pod, PodError, PodSpec};
 pub use sidecar::{Sidecar, SidecarError};
 pub use stage::{Stage, StageError, StagePlan};
 pub use watch::{Sample, Watch};
+pub use xds::SilentXds;

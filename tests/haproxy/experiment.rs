@@ -3,13 +3,14 @@
 use std::path::PathBuf;
 
 use harness::binaries::workspace_binary;
-use probes::envoy::install;
+use probes::envoy::EnvoyVersion;
+use probes::envoy::install::{self, default_cache, obtain};
 use probes::evidence::Verdict;
-use probes::experiments::drain::{Act, Control, Measured, Options, Order, Scenario, acts, run};
+use probes::experiments::drain::{Act, Control, Measured, Options, Order, Scenario, acts, run_all};
 
 async fn options(scenarios: &[Scenario]) -> Options {
     Options {
-        envoy: install::discover(&install::default_cache()).await.unwrap(),
+        envoy: install::discover(&default_cache()).await.unwrap(),
         sidecar: PathBuf::from(workspace_binary("drain-sidecar").get_program()),
         scale: 0.1,
         scenarios: scenarios.to_vec(),
@@ -20,10 +21,12 @@ async fn options(scenarios: &[Scenario]) -> Options {
 
 /// Runs every cell of the scenarios and holds each verdict against what the cell is: an experiment or a control.
 async fn all_as_known(scenarios: &[Scenario]) -> Vec<(Act, Measured)> {
-    let options = options(scenarios).await;
+    side_by_side(&options(scenarios).await, 1).await
+}
+
+async fn side_by_side(options: &Options, at_once: usize) -> Vec<(Act, Measured)> {
     let mut measured = Vec::new();
-    for act in acts(&options) {
-        let evidence = run(act, &options).await;
+    for (act, evidence) in acts(options).into_iter().zip(run_all(options, at_once, |_| {}).await) {
         let wanted = if act.control.is_some() { Verdict::Refuted } else { Verdict::Confirmed };
         // The reference's order meets a moment without requests by chance, and may then lose none.
         let by_chance = act.order == Order::Seed && evidence.verdict == Verdict::Inconclusive;
@@ -36,7 +39,7 @@ async fn all_as_known(scenarios: &[Scenario]) -> Vec<(Act, Measured)> {
             evidence.because,
             evidence.tables
         );
-        assert!(evidence.timeline.lanes.len() > 3, "{}", evidence.cell);
+        assert!(evidence.timeline.lanes.len() >= 3, "{}", evidence.cell);
         measured.push((act, serde_json::from_value(evidence.measured).unwrap()));
     }
     measured
@@ -65,6 +68,42 @@ async fn the_streams() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_killed_sidecar_and_its_control() {
     assert_eq!(all_as_known(&[Scenario::Killed]).await.len(), 2);
+}
+
+/// S5 to S15 mostly wait, so they do it together.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_signals_and_their_controls() {
+    let scenarios = [
+        Scenario::Gone,
+        Scenario::Kinds,
+        Scenario::Unaware,
+        Scenario::Reopen,
+        Scenario::Posts,
+        Scenario::Preflight,
+        Scenario::Nodes,
+    ];
+    let cells = side_by_side(&options(&scenarios).await, 4).await;
+    assert_eq!(cells.len(), 2 * scenarios.len());
+    for (act, measured) in cells.iter().filter(|(act, _)| act.control.is_some()) {
+        let harm = match act.scenario {
+            // As many as were on the pod.
+            Scenario::Unaware => measured.cut,
+            Scenario::Posts => measured.repeated,
+            _ => continue,
+        };
+        assert_eq!(harm, 4, "{act:?} {measured:?}");
+    }
+}
+
+/// Idle is exactly zero, whoever is connected, on each Envoy from the oldest that can be had.
+#[tokio::test(flavor = "multi_thread")]
+async fn idle_is_zero_on_every_envoy() {
+    for version in [EnvoyVersion::new(1, 36, 4), EnvoyVersion::new(1, 38, 3), EnvoyVersion::new(1, 40, 0)] {
+        let envoy = obtain(&default_cache(), version).await.unwrap();
+        let newest = version == EnvoyVersion::new(1, 40, 0);
+        let options = Options { envoy, controls: newest, ..options(&[Scenario::Idle]).await };
+        assert_eq!(side_by_side(&options, 2).await.len(), 1 + usize::from(newest), "{version}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -39,24 +39,6 @@ async fn a_hung_envoy_is_held_for() {
     assert_eq!(status["progress"]["forced"], false);
 }
 
-/// S5: an Envoy that is gone is not waited for.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_dead_envoy_is_not_waited_for() {
-    let mut plan = plan(&[]).await;
-    plan.pods = 1;
-    let stage = stage(&plan).await;
-    let target = get(&stage);
-    let long = tokio::spawn(async move { target.shoot("/sleep?ms=30000", "1").await });
-    until(&stage, 0, "the request arrives", |status| status["active"]["http"] == 1).await;
-    stage.pods[0].sidecar.ask(Method::POST, "/drain", SHORT).await.unwrap();
-    stage.pods[0].envoy.signal(Signal::KILL).unwrap();
-    let status = until(&stage, 0, "the flip", |status| status["state"] != "DRAINING").await;
-    let last =
-        status["transitions"].as_array().unwrap().iter().find(|change| change["to"] == "CLOSING").unwrap();
-    assert_eq!(last["reason"], "envoy_gone");
-    assert_ne!(long.await.unwrap().ending, Ending::Whole);
-}
-
 /// S4: what an admin may say that is not a number. The drain holds to its limit and knows that it was forced.
 #[tokio::test(flavor = "multi_thread")]
 async fn nonsense_from_the_admin_is_never_zero() {

@@ -144,25 +144,6 @@ async fn the_status_obeys_the_schema_that_is_served() {
     }
 }
 
-/// S14: what will not work is said before it is needed.
-#[tokio::test(flavor = "multi_thread")]
-async fn preflight_warns_of_a_gradual_drain_and_a_load_balancer_without_words() {
-    let mut plan = plan(&[]).await;
-    plan.pods = 1;
-    for (envoy_args, node, warned) in
-        [(plan.envoy_args.clone(), crate::understanding("lb1"), false), (Vec::new(), reference(), true)]
-    {
-        (plan.envoy_args, plan.nodes) = (envoy_args, vec![node]);
-        let stage = stage(&plan).await;
-        let (code, report) = stage.pods[0].sidecar.ask(Method::GET, "/drain/preflight", SHORT).await.unwrap();
-        assert_eq!((code.as_u16(), &report["passed"]), (200, &Value::from(true)), "{report:#}");
-        for check in ["envoy_drain_settings", "third_answer"] {
-            let found = report["checks"].as_array().unwrap().iter().find(|row| row["name"] == check).unwrap();
-            assert_eq!(found["verdict"] == "warn", warned, "{found:#}");
-        }
-    }
-}
-
 /// Back from CLOSING, even by a sidecar that was killed in it: the load balancer has marked the pod DOWN, the answer
 /// says that it comes back by its checks, and it does. CLOSED does not come back.
 #[tokio::test(flavor = "multi_thread")]

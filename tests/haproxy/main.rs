@@ -3,7 +3,6 @@
 
 #![expect(clippy::unwrap_used, reason = "a test's helpers fail the test")]
 
-mod counting;
 mod experiment;
 mod faults;
 mod hook;

@@ -3,10 +3,12 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand, ValueEnum};
 use probes::envoy::EnvoyVersion;
 use probes::envoy::bootstrap::{Discovery, HttpVersion, Layer};
 use probes::evidence::Topology;
+use probes::experiments::drain::Scenario;
 
 use super::Format;
 use super::values::{duration, envoy_version};
@@ -52,7 +54,8 @@ pub struct EnvoyArgs {
   egress-audit lab run in-flight-flip --resolution strict,logical --path l4,l7 --http h1,h2 --stream 40s
   egress-audit lab run all --envoy 1.38.3,1.39.3,1.40.0 --save evidence/
   egress-audit lab run appendix --topology sidecar,gateway -o html > appendix.html
-  egress-audit lab run drain --scale 0.1")]
+  egress-audit lab run drain --scale 0.1
+  egress-audit lab run drain --scenario s8-unaware-lb,s12-posts")]
 pub struct RunArgs {
     /// Experiments (`egress-audit lab list`), `appendix` for A to E of the guide, `all` on DNS, or `drain`.
     #[arg(required = true)]
@@ -78,6 +81,9 @@ pub struct RunArgs {
     /// Of `drain`: every time of the reference is multiplied by this. 0.1 is the least that its checks fit into.
     #[arg(long, default_value_t = 1.0, value_parser = scale)]
     pub scale: f64,
+    /// Of `drain`: only these scenarios.
+    #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = scenario())]
+    pub scenario: Vec<Scenario>,
     /// From Envoy 1.39 on, run with the DNS implementation of 1.38 too (a runtime guard).
     #[arg(long)]
     pub old_dns: bool,
@@ -177,6 +183,11 @@ fn stream(text: &str) -> Result<Duration, String> {
     } else {
         Ok(stream)
     }
+}
+
+fn scenario() -> impl TypedValueParser<Value = Scenario> {
+    let parser = PossibleValuesParser::new(Scenario::ALL.map(Scenario::name));
+    parser.try_map(|name| Scenario::ALL.into_iter().find(|s| s.name() == name).ok_or("no such scenario"))
 }
 
 fn scale(text: &str) -> Result<f64, String> {

@@ -1,9 +1,11 @@
-//! Does a pod leave its load balancer without cutting a request? The reference's four scenarios in three orders, plus
-//! a sidecar that is killed half way, on a real HAProxy, a real Envoy and the real sidecar. It has a stage of its own
-//! (`ingress`), not the DNS bench; `run` measures, `judge` holds the opinions. Called by `lab run drain`.
+//! Does a pod leave its load balancer without cutting a request? The reference's four scenarios in three orders, and
+//! what else must hold while a pod leaves (`signals`), on a real HAProxy, a real Envoy and the real sidecar. It has a
+//! stage of its own (`ingress`), not the DNS bench; `run` measures, `judge` holds the opinions. Called by `lab run drain`.
 
 mod events;
+mod said;
 mod scene;
+mod signals;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -20,6 +22,7 @@ use crate::evidence::{Cell, Evidence, Judgement, Topology};
 use crate::ingress::{Ending, Sample, Shot, Tally};
 
 pub use events::Events;
+pub use said::Said;
 
 /// What it is called on the command line.
 pub const ID: &str = "drain";
@@ -65,24 +68,48 @@ pub enum Scenario {
     Rolling,
     /// S3 from clients that keep their connections: what is cut is no 5xx there, but a connection error.
     RollingKept,
-    /// S4: a stream of 60 chunks, deleted at 8 s.
+    /// S4: a stream of 60 chunks, deleted at 8 s. Also shows S13: a body that DOWN cuts has the status 200.
     Stream,
     /// S4 over HTTP/2.
     StreamH2,
+    /// S5: Envoy dies in the middle of the drain.
+    Gone,
+    /// S6: a scraper, idle connections and a stream of configuration are there, but no request.
+    Idle,
+    /// S7: a TCP session, a WebSocket, and requests and an idle connection over both versions of HTTP.
+    Kinds,
+    /// S8: a load balancer that takes the third answer for a failed check.
+    Unaware,
     /// S9: the sidecar is killed in the middle of the drain and comes back.
     Killed,
+    /// S10: the drain is undone.
+    Reopen,
+    /// S12: POSTs, at a load balancer that repeats what it has cut.
+    Posts,
+    /// S14: an Envoy that drains gradually, at a load balancer without words.
+    Preflight,
+    /// S15: two load balancers that check at different times.
+    Nodes,
 }
 
 impl Scenario {
     /// All, in the reference's order.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 15] = [
         Self::Long,
         Self::Watched,
         Self::Rolling,
         Self::RollingKept,
         Self::Stream,
         Self::StreamH2,
+        Self::Gone,
+        Self::Idle,
+        Self::Kinds,
+        Self::Unaware,
         Self::Killed,
+        Self::Reopen,
+        Self::Posts,
+        Self::Preflight,
+        Self::Nodes,
     ];
 
     /// Its name in a cell.
@@ -95,7 +122,15 @@ impl Scenario {
             Self::RollingKept => "s3-rolling-kept",
             Self::Stream => "s4-stream",
             Self::StreamH2 => "s4-stream-h2",
+            Self::Gone => "s5-envoy-gone",
+            Self::Idle => "s6-idle",
+            Self::Kinds => "s7-kinds",
+            Self::Unaware => "s8-unaware-lb",
             Self::Killed => "s9-killed",
+            Self::Reopen => "s10-reopen",
+            Self::Posts => "s12-posts",
+            Self::Preflight => "s14-preflight",
+            Self::Nodes => "s15-two-nodes",
         }
     }
 
@@ -108,7 +143,23 @@ impl Scenario {
         match self {
             Self::Long | Self::Rolling | Self::RollingKept | Self::Stream | Self::StreamH2 => &Order::ALL,
             Self::Watched => &[Order::Seed, Order::Third],
-            Self::Killed => &[Order::Third],
+            _ => &[Order::Third],
+        }
+    }
+
+    /// What makes it come out the other way, and in which order.
+    const fn control(self) -> Option<(Order, Control)> {
+        match self {
+            Self::Long => Some((Order::Naive, Control::NoFlush)),
+            Self::Gone => Some((Order::Third, Control::Paused)),
+            Self::Idle => Some((Order::Third, Control::AllCounted)),
+            Self::Kinds => Some((Order::Third, Control::LetGo)),
+            Self::Unaware | Self::Nodes => Some((Order::Third, Control::NoState)),
+            Self::Killed => Some((Order::Third, Control::NoStateFile)),
+            Self::Reopen => Some((Order::Third, Control::ListenersDrained)),
+            Self::Posts => Some((Order::Naive, Control::FailFirst)),
+            Self::Preflight => Some((Order::Third, Control::Prepared)),
+            _ => None,
         }
     }
 }
@@ -120,12 +171,42 @@ pub enum Control {
     NoFlush,
     /// The killed sidecar finds no state file: then it forgets the drain.
     NoStateFile,
+    /// Envoy is paused and comes back: then it is held for.
+    Paused,
+    /// The scraper's listener counts like any other: then zero is never reached.
+    AllCounted,
+    /// The sidecar is told to let TCP and WebSockets go: then they are not waited for.
+    LetGo,
+    /// A load balancer sends no state: then a misunderstanding is not seen, and its word cannot be waited for.
+    NoState,
+    /// Envoy's listeners were drained too: then the pod comes back degraded.
+    ListenersDrained,
+    /// 503 at once: then what was cut is carried out twice.
+    FailFirst,
+    /// Envoy drains at once, and the load balancer sends its state: then there is nothing to warn of.
+    Prepared,
 }
 
 /// All, with what is changed and must then be seen.
-pub const CONTROLS: [(Control, &str); 2] = [
+pub const CONTROLS: [(Control, &str); 9] = [
     (Control::NoFlush, "the load balancer cuts nothing on DOWN: the naive order loses nothing either"),
     (Control::NoStateFile, "a killed sidecar finds no state file: it forgets the drain"),
+    (Control::Paused, "Envoy is paused, not gone: it is held for"),
+    (
+        Control::AllCounted,
+        "the scraper's listener counts: zero is never reached, and the drain runs to its limit",
+    ),
+    (Control::LetGo, "TCP and WebSockets are let go: they are not waited for"),
+    (
+        Control::NoState,
+        "a load balancer sends no state: it cuts on the third answer; its word is not waited for",
+    ),
+    (Control::ListenersDrained, "Envoy's listeners were drained too: the pod that comes back is degraded"),
+    (Control::FailFirst, "503 at once: POSTs that were cut are carried out twice"),
+    (
+        Control::Prepared,
+        "Envoy drains at once, the load balancer sends its state: preflight warns of neither",
+    ),
 ];
 
 impl Control {
@@ -135,6 +216,13 @@ impl Control {
         match self {
             Self::NoFlush => "no-flush",
             Self::NoStateFile => "no-state-file",
+            Self::Paused => "paused",
+            Self::AllCounted => "all-counted",
+            Self::LetGo => "let-go",
+            Self::NoState => "no-state",
+            Self::ListenersDrained => "listeners-drained",
+            Self::FailFirst => "fail-first",
+            Self::Prepared => "prepared",
         }
     }
 }
@@ -193,10 +281,25 @@ pub struct Measured {
     pub hook: serde_json::Value,
     /// State of a sidecar right after it was killed and came back.
     pub resumed: Option<String>,
+    /// What was said and done, in the scenarios that are about that.
+    pub said: Option<Said>,
     /// Requests, one by one.
     pub shots: Vec<Shot>,
     /// What HAProxy and Envoy said, for the pod that leaves first.
     pub samples: Vec<Sample>,
+}
+
+impl Measured {
+    fn losses(&self) -> String {
+        let Tally { requests, refused, connection_errors, truncated } = self.tally;
+        format!(
+            "{} of {requests} requests lost ({refused} refused, {connection_errors} connection errors, {truncated} \
+             truncated), {} sessions cut, {} requests repeated",
+            self.tally.lost(),
+            self.cut,
+            self.repeated
+        )
+    }
 }
 
 /// The cells of a selection.
@@ -206,12 +309,7 @@ pub fn acts(options: &Options) -> Vec<Act> {
     for &scenario in &options.scenarios {
         let orders = scenario.orders().iter().filter(|order| options.orders.contains(order));
         acts.extend(orders.map(|&order| Act { scenario, order, control: None }));
-        let control = match scenario {
-            Scenario::Long => Some((Order::Naive, Control::NoFlush)),
-            Scenario::Killed => Some((Order::Third, Control::NoStateFile)),
-            _ => None,
-        };
-        if let (true, Some((order, control))) = (options.controls, control) {
+        if let (true, Some((order, control))) = (options.controls, scenario.control()) {
             acts.push(Act { scenario, order, control: Some(control) });
         }
     }
@@ -257,7 +355,8 @@ pub async fn run(act: Act, options: &Options) -> Evidence {
         Err(error) => Evidence { because: format!("{error} ({})", error.hint()), ..blank },
         Ok((measured, timeline)) => {
             let Judgement { verdict, because, seen } = judge(act, options, &measured);
-            let tables = vec![measured.events.table(measured.deleted_ms)];
+            let tables = measured.said.iter().map(Said::table);
+            let tables = tables.chain([measured.events.table(measured.deleted_ms)]).collect();
             let measured = serde_json::to_value(&measured).unwrap_or_default();
             Evidence { verdict, because, seen, measured, tables, timeline, ..blank }
         }
@@ -268,14 +367,11 @@ pub async fn run(act: Act, options: &Options) -> Evidence {
 /// and the third answer cuts nothing.
 #[must_use]
 pub fn judge(act: Act, options: &Options, measured: &Measured) -> Judgement {
-    let Tally { requests, refused, connection_errors, truncated } = measured.tally;
-    let said = format!(
-        "{} of {requests} requests lost ({refused} refused, {connection_errors} connection errors, {truncated} \
-         truncated), {} sessions cut, {} requests repeated",
-        measured.tally.lost(),
-        measured.cut,
-        measured.repeated
-    );
+    if let Some(said) = &measured.said {
+        return said.judge(act.order, measured);
+    }
+    let said = measured.losses();
+    let connection_errors = measured.tally.connection_errors;
     let bad_gateways = measured.shots.iter().filter(|shot| shot.status == Some(502)).count();
     let loses = match act.order {
         Order::Naive => true,
@@ -310,7 +406,7 @@ pub fn judge(act: Act, options: &Options, measured: &Measured) -> Judgement {
             let what = "later requests of a connection got no status";
             checks.push((silent, format!("{connection_errors} {what}, {bad_gateways} a 502")));
         }
-        Scenario::Rolling | Scenario::RollingKept => {}
+        _ => {}
     }
     Judgement::of(&checks)
 }

@@ -142,7 +142,8 @@ impl Target {
             .method(self.method.clone())
             .uri(format!("http://lab{path}"))
             .header("host", "lab")
-            .header(NUMBER, number)
+            // Two loads on two load balancers count alike.
+            .header(NUMBER, format!("{} {number}", self.front.display()))
             .body(Empty::<Bytes>::new())?;
         let io = TokioIo::new(UnixStream::connect(&self.front).await?);
         let response = if self.h2 {

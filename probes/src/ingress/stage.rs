@@ -80,12 +80,20 @@ pub enum StageError {
     /// A load balancer.
     #[error(transparent)]
     HaProxy(#[from] HaProxyError),
-    /// The backend.
-    #[error("the backend cannot listen")]
-    Backend(#[from] std::io::Error),
+    /// A socket, file or task of the stage itself.
+    #[error("a socket or file of the stage cannot be used")]
+    Io(#[from] std::io::Error),
     /// A pod was not found UP.
     #[error("HAProxy does not find every pod up: {0}")]
     NotUp(String),
+    /// What a scenario waits for did not come.
+    #[error("{what} was not seen in time: {last}")]
+    NotSeen {
+        /// What was waited for.
+        what: &'static str,
+        /// What was seen last.
+        last: String,
+    },
 }
 
 impl StageError {
@@ -96,8 +104,10 @@ impl StageError {
             Self::Pod(PodError::Envoy(error)) => error.hint(),
             Self::Pod(PodError::Sidecar(error)) => error.hint(),
             Self::HaProxy(error) => error.hint(),
-            Self::Pod(_) | Self::Backend(_) => "too many ports or files may be in use on this machine",
-            Self::NotUp(_) => "the machine may be too busy; try again with a larger --scale",
+            Self::Pod(_) | Self::Io(_) => "too many ports or files may be in use on this machine",
+            Self::NotUp(_) | Self::NotSeen { .. } => {
+                "the machine may be too busy; try again with a larger --scale"
+            }
         }
     }
 }

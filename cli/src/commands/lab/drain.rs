@@ -1,4 +1,4 @@
-//! `lab run drain`: the way in, in three orders. It has a stage of its own, so it runs apart from the experiments on
+//! `lab run drain`: a pod that leaves. It has a stage of its own, so it runs apart from the experiments on
 //! DNS; its evidence is theirs in form.
 
 use anyhow::Context;
@@ -24,6 +24,9 @@ pub(super) async fn run(args: &RunArgs, console: &mut Console) -> anyhow::Result
     let binaries = chosen(&args.envoy.envoy, console).await?;
     let binary =
         sidecar::find().map_err(|error| Problem::new("the sidecar", error.to_string(), error.hint()))?;
+    let all = args.scenario.is_empty();
+    let scenarios: Vec<Scenario> =
+        Scenario::ALL.into_iter().filter(|one| all || args.scenario.contains(one)).collect();
     let mut evidence: Vec<Evidence> = Vec::new();
     let mut whole = true;
     for envoy in &binaries {
@@ -31,7 +34,7 @@ pub(super) async fn run(args: &RunArgs, console: &mut Console) -> anyhow::Result
             envoy: envoy.clone(),
             sidecar: binary.clone(),
             scale: args.scale,
-            scenarios: Scenario::ALL.to_vec(),
+            scenarios: scenarios.clone(),
             orders: Order::ALL.to_vec(),
             controls: !args.no_controls,
         };

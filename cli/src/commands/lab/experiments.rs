@@ -43,6 +43,8 @@ pub(super) fn list(console: &Console) -> anyhow::Result<Exit> {
         }
     }
     text.plain("   ").add(Tone::Strong, format!("{:18}", drain::ID)).wrapped(drain::QUESTION, 21, 100);
+    let scenarios = drain::Scenario::ALL.map(drain::Scenario::name).join(", ");
+    text.plain(format!("{:21}scenarios: ", "")).wrapped(scenarios, 32, 100);
     for (control, what) in drain::CONTROLS {
         text.plain(format!("{:21}", "")).add(Tone::Dim, "control ").wrapped(
             format!("{}: {what}", control.name()),

@@ -8,11 +8,12 @@ use serde_json::Value;
 use tokio::time::sleep;
 
 use super::events::{Events, timeline};
-use super::{Act, Control, Measured, Options, Order, Scenario};
+use super::{Act, Control, Measured, Options, Order, Said, Scenario, signals};
 use crate::evidence::Timeline;
+use crate::haproxy::HaProxy;
 use crate::haproxy::config::Config;
 use crate::ingress::load::Target;
-use crate::ingress::{Load, Pod, PodError, Shot, Stage, StageError, StagePlan, Tally, Watch};
+use crate::ingress::{Load, Pod, PodError, Shot, SilentXds, Stage, StageError, StagePlan, Tally, Watch};
 
 /// The long request, s.
 pub(super) const LONG: f64 = 60.0;
@@ -23,7 +24,8 @@ const RATE: f64 = 40.0;
 
 /// Plays `act`.
 pub(super) async fn play(act: Act, options: &Options) -> Result<(Measured, Timeline), StageError> {
-    let mut stage = Stage::start(&plan(act, options)).await?;
+    let xds = SilentXds::start().await?;
+    let mut stage = Stage::start(&plan(act, options, &xds)).await?;
     let pause = options.seconds(0.2).max(Duration::from_millis(10));
     let watch = Watch::start(
         stage.nodes[0].stats_socket(),
@@ -35,10 +37,13 @@ pub(super) async fn play(act: Act, options: &Options) -> Result<(Measured, Timel
     let told = match act.scenario {
         Scenario::Rolling | Scenario::RollingKept => rolling(&mut stage, act, options).await?,
         Scenario::Killed => killed(&mut stage, act, options).await?,
-        _ => single(&mut stage, act, options).await?,
+        Scenario::Long | Scenario::Watched | Scenario::Stream | Scenario::StreamH2 => {
+            single(&mut stage, act, options).await?
+        }
+        _ => signals::play(&mut stage, act, options).await?,
     };
     let samples = watch.stop();
-    let cuts = stage.nodes[0].cut_sessions();
+    let cuts: Vec<_> = stage.nodes.iter().flat_map(HaProxy::cut_sessions).collect();
     let events = Events::find(&stage, &told.log, &samples, &cuts, told.deleted_ms);
     let timeline = timeline(&stage, &told.log, &samples, &told.shots, &events);
     let measured = Measured {
@@ -50,6 +55,7 @@ pub(super) async fn play(act: Act, options: &Options) -> Result<(Measured, Timel
         events,
         hook: told.hook,
         resumed: told.resumed,
+        said: told.said,
         shots: told.shots,
         samples,
     };
@@ -58,38 +64,43 @@ pub(super) async fn play(act: Act, options: &Options) -> Result<(Measured, Timel
 }
 
 /// What one act brings home.
-struct Told {
-    deleted_ms: u64,
-    hook: Value,
-    resumed: Option<String>,
-    shots: Vec<Shot>,
+pub(super) struct Told {
+    pub(super) deleted_ms: u64,
+    pub(super) hook: Value,
+    pub(super) resumed: Option<String>,
+    pub(super) said: Option<Said>,
+    pub(super) shots: Vec<Shot>,
     /// The log of the sidecar that left first.
-    log: Vec<Value>,
+    pub(super) log: Vec<Value>,
 }
 
 /// The load balancer knows the third answer only where it is to be given.
-fn plan(act: Act, options: &Options) -> StagePlan {
+fn plan(act: Act, options: &Options, xds: &SilentXds) -> StagePlan {
     let inter = options.seconds(2.0);
     let node = match act.order {
         Order::Third => Config::understanding(Vec::new()),
         Order::Naive | Order::Seed => Config::reference(Vec::new()),
     };
     let flush = act.control != Some(Control::NoFlush);
+    // The slower of two load balancers needs two of its checks to take the third answer and say so.
+    let buffer = if act.scenario == Scenario::Nodes { 30.0 } else { 10.0 };
     let milliseconds = |seconds: f64| format!("{}ms", options.seconds(seconds).as_millis());
-    StagePlan {
+    let mut plan = StagePlan {
         pods: if act.scenario.is_rolling() { 2 } else { 1 },
         sidecar_args: vec![
             format!("--order={}", act.order.name()),
-            format!("--lb-buffer={}", milliseconds(10.0)),
+            format!("--lb-buffer={}", milliseconds(buffer)),
             format!("--drain-timeout={}", milliseconds(120.0)),
             format!("--poll-interval={}", milliseconds(2.0)),
         ],
         nodes: vec![Config { inter, flush, ..node }],
         ..StagePlan::new(options.envoy.clone(), options.sidecar.clone())
-    }
+    };
+    signals::arrange(&mut plan, act, options, xds);
+    plan
 }
 
-fn grace(options: &Options) -> Duration {
+pub(super) fn grace(options: &Options) -> Duration {
     options.seconds(180.0) + Duration::from_secs(20)
 }
 
@@ -115,7 +126,7 @@ async fn single(stage: &mut Stage, act: Act, options: &Options) -> Result<Told, 
         stage.pods[0].delete(grace(options)).await?
     };
     let shots = vec![request.await.map_err(std::io::Error::other)?];
-    Ok(Told { deleted_ms, hook, resumed: None, shots, log: stage.pods[0].sidecar.log() })
+    Ok(Told { deleted_ms, hook, resumed: None, said: None, shots, log: stage.pods[0].sidecar.log() })
 }
 
 /// Two pods under load, replaced one after the other.
@@ -136,7 +147,7 @@ async fn rolling(stage: &mut Stage, act: Act, options: &Options) -> Result<Told,
         stage.pods.insert(index, new);
         stage.until_up().await?;
     }
-    Ok(Told { deleted_ms, hook, resumed: None, shots: load.stop().await, log })
+    Ok(Told { deleted_ms, hook, resumed: None, said: None, shots: load.stop().await, log })
 }
 
 /// A request that outlives the sidecar's death and return.
@@ -157,19 +168,19 @@ async fn killed(stage: &mut Stage, act: Act, options: &Options) -> Result<Told, 
     let resumed = status["state"].as_str().map(str::to_owned);
     let hook = answered(stage.pods[0].hook(grace(options)).await?);
     let shots = vec![request.await.map_err(std::io::Error::other)?];
-    Ok(Told { deleted_ms, hook, resumed, shots, log: stage.pods[0].sidecar.log() })
+    Ok(Told { deleted_ms, hook, resumed, said: None, shots, log: stage.pods[0].sidecar.log() })
 }
 
-fn answered((status, mut answer): (StatusCode, Value)) -> Value {
+pub(super) fn answered((status, mut answer): (StatusCode, Value)) -> Value {
     answer["status"] = status.as_u16().into();
     answer
 }
 
 /// 300 to 1,500 ms.
-fn mixed(number: u64) -> String {
+pub(super) fn mixed(number: u64) -> String {
     format!("/sleep?ms={}", 300 + (number * 7919) % 1200)
 }
 
-fn since_start(stage: &Stage) -> u64 {
+pub(super) fn since_start(stage: &Stage) -> u64 {
     u64::try_from(stage.start.elapsed().as_millis()).unwrap_or(u64::MAX)
 }
