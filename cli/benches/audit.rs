@@ -200,13 +200,20 @@ fn our_codes(path: &Path) -> anyhow::Result<BTreeSet<String>> {
 fn their_codes(istioctl: &Path, path: &Path) -> anyhow::Result<BTreeSet<String>> {
     let output = theirs(istioctl, path).output()?;
     let said = String::from_utf8_lossy(&output.stdout);
-    let messages = said.find('[').and_then(|start| serde_json::from_str(&said[start..]).ok());
-    match messages {
-        Some(messages) => codes(&messages),
+    // Warnings about the file may stand before the list, and what could not be parsed after it.
+    let start = if said.starts_with('[') { Some(0) } else { said.find("\n[").map(|at| at + 1) };
+    let list =
+        start.and_then(|at| serde_json::Deserializer::from_str(&said[at..]).into_iter::<Value>().next());
+    let mut found = match list {
+        Some(Ok(messages)) => codes(&messages)?,
         // Nothing to say is no JSON but a sentence.
-        None if said.contains("No validation issues") => Ok(BTreeSet::new()),
-        None => anyhow::bail!("istioctl: {said}{}", String::from_utf8_lossy(&output.stderr)),
+        None if said.contains("No validation issues") => BTreeSet::new(),
+        _ => anyhow::bail!("istioctl: {said}{}", String::from_utf8_lossy(&output.stderr)),
+    };
+    if String::from_utf8_lossy(&output.stderr).contains("could not be parsed") {
+        found.insert("not parsed".to_owned());
     }
+    Ok(found)
 }
 
 fn codes(findings: &Value) -> anyhow::Result<BTreeSet<String>> {
