@@ -1,6 +1,7 @@
 //! Where programs are: those of this workspace, built on demand so that no test meets a stale one, and those of
 //! Debian. A missing one is an error that names its package; no test is skipped for it.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
@@ -35,7 +36,17 @@ fn build() -> anyhow::Result<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("the tests' folder has a parent")?;
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let profile = if cfg!(debug_assertions) { "dev" } else { "release" };
-    let built = Command::new(cargo)
+    let mut command = Command::new(cargo);
+    // What the outer cargo said about the test's own package would make build scripts run again (ring's, with all that
+    // stands on it).
+    let of_package = |(name, _): &(OsString, OsString)| {
+        name.to_str()
+            .is_some_and(|name| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_"))
+    };
+    for (name, _) in std::env::vars_os().filter(of_package) {
+        command.env_remove(name);
+    }
+    let built = command
         .args(["build", "--quiet", "--workspace", "--bins", "--profile", profile])
         .current_dir(root)
         .output()
