@@ -2,6 +2,7 @@
 //! answer, so that nobody has to trust a proxy about where traffic went. Each can die, refuse or turn into a black
 //! hole, and keeps a ledger of the connections it had. Driven by `lab` and the experiments.
 
+pub mod control;
 mod dead;
 mod routes;
 

@@ -28,7 +28,7 @@ use tokio_tungstenite::tungstenite::protocol::Role;
 
 use crate::backend::{HEADER_IP, HEADER_NAME};
 use crate::envoy::bootstrap::{HttpVersion, Layer};
-use crate::trust::{Trust, TrustError};
+use crate::trust::{Roots, TrustError};
 
 pub use failure::Failure;
 
@@ -113,12 +113,12 @@ impl Client {
         host: &str,
         layer: Layer,
         http: HttpVersion,
-        trust: &Trust,
+        roots: &Roots,
         start: Instant,
     ) -> Result<Self, TrustError> {
         let alpn: &[u8] = if http == HttpVersion::H2 { b"h2" } else { b"http/1.1" };
         let tls = match layer {
-            Layer::Passthrough => Some(TlsConnector::from(Arc::new(trust.client(alpn)?))),
+            Layer::Passthrough => Some(TlsConnector::from(Arc::new(roots.client(alpn)?))),
             Layer::Http => None,
         };
         Ok(Self { front, host: host.to_owned(), http, tls, start, connect_timeout: Duration::from_secs(3) })

@@ -1,12 +1,17 @@
-//! The bench of one cell: lab DNS, backends, Envoy (or two) and a client on loopback, with a recorder of everything
-//! that happens. An experiment gets a bench, does its steps on it and hands back what it measured; dropping the
-//! bench tears all of it down.
+//! The bench of one cell: lab DNS, backends, Envoy (or two) and a client on loopback or in pods, with a recorder of
+//! everything that happens. An experiment gets a bench, does its steps on it and hands back what it measured;
+//! dropping the bench tears down what it started.
 
+pub mod agent;
+mod backends;
 mod control_plane;
 mod dns;
 mod error;
+pub mod mesh;
 mod plan;
+mod proxies;
 mod recorder;
+mod site;
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -19,26 +24,31 @@ use tokio::time::{Instant, sleep, sleep_until};
 use crate::backend::Backends;
 use crate::client::{Client, Exchange};
 use crate::envoy::admin::Admin;
-use crate::envoy::bootstrap::{self, Ads, DnsCluster, Layer, Proxy, Upstream, cluster_name};
-use crate::envoy::process::Launch;
+use crate::envoy::bootstrap::{Layer, cluster_name, cluster_name_at};
 use crate::envoy::{Binary, Envoy, EnvoyError};
-use crate::evidence::{Answered, Cell, Evidence, Exhibits, Judgement, Snapshot, Topology};
+use crate::evidence::{Answered, Cell, Evidence, Exhibits, Judgement, Snapshot};
 use crate::experiments::Experiment;
-use crate::trust::Trust;
-use dns::NameServer;
+use crate::trust::{Roots, Trust};
+use backends::LabBackends;
+use dns::{NameServer, host_name};
+use labdns::Command;
 use labdns::command::{Clear, FaultKind, FaultOn, Flip, Target};
-use labdns::{Command, Name};
 use recorder::Recorder;
+use site::Part;
 
 pub use control_plane::{Publish, Wanted};
 pub use error::LabError;
 pub use plan::{Plan, fixed, pool, ttl};
+pub use site::{Place, Site};
 
 /// The external name of every lab.
 pub const HOST: &str = "api.partner.example";
 
 /// Draws of the lab DNS are the same in every run.
 const SEED: u64 = 1;
+
+/// A control plane has sent a cluster, and DNS has answered.
+const SENT: Duration = Duration::from_secs(30);
 
 /// Envoy's own way to a new address is one TTL, one jitter and one answer; this much more is an Envoy that is stuck.
 const SLACK: Duration = Duration::from_secs(10);
@@ -66,12 +76,26 @@ pub struct Bench {
     setup: Setup,
     start: Instant,
     started_at: Timestamp,
-    trust: Trust,
+    roots: Roots,
     dns: NameServer,
-    backends: Backends,
-    // The one with the DNS cluster is last.
+    backends: LabBackends,
     proxies: Vec<Envoy>,
+    /// Where clients connect: the sidecar's listener.
+    front: SocketAddr,
+    /// Of the Envoy with the DNS cluster.
+    admin: Admin,
+    /// What that cluster is called.
+    cluster: String,
     recorder: Recorder,
+}
+
+/// The client's own pod, whose proxy has the cluster from the mesh.
+#[derive(Debug, Clone, Copy)]
+pub struct Around {
+    /// Where the proxy takes connections to the name.
+    pub front: SocketAddr,
+    /// The proxy's admin port.
+    pub admin: Admin,
 }
 
 impl Bench {
@@ -83,24 +107,47 @@ impl Bench {
         let (start, started_at) = (Instant::now(), Timestamp::now());
         let trust = Trust::generate(HOST)?;
         let backends = Backends::start(setup.plan.backends, &trust, start).await?;
-        let scenario = setup.plan.scenario()?;
+        let scenario = setup.plan.scenario(&backends.addrs())?;
         let dns = NameServer::start(&scenario, SEED, started_at).await?;
+        let resolver = dns.addr();
         let ads = match setup.publish.take() {
             Some(publish) => {
-                let (discovery, resolver) = (setup.cell.resolution, dns.addr());
-                let wanted = Wanted { host: HOST, discovery, resolver, backend_port: backends.port() };
+                let wanted = Wanted { resolver, backend_port: backends.port() };
                 Some(publish(wanted).await.map_err(LabError::ControlPlane)?)
             }
             None => None,
         };
         let sent = ads.is_some();
-        let proxies = start_proxies(&setup, &trust, &dns, backends.port(), ads, binary).await?;
+        let proxies = proxies::start(&setup, &trust, resolver, backends.port(), ads, binary).await?;
+        // The one with the DNS cluster is last.
+        let (front, admin) = (proxies[0].front(), proxies[proxies.len() - 1].admin());
+        let cluster = cluster_name(HOST);
         if sent {
-            until_sent(proxies[0].admin()).await?;
+            proxies::until_sent(admin, &cluster).await?;
         }
-        let admin = proxies[proxies.len() - 1].admin();
-        let recorder = Recorder::start(admin, cluster_name(HOST), start, setup.stream, dns.in_service());
-        Ok(Self { setup, start, started_at, trust, dns, backends, proxies, recorder })
+        let served = dns.in_service().await?;
+        let recorder = Recorder::start(admin, cluster.clone(), start, setup.stream, served);
+        let (roots, backends) = (trust.roots().clone(), LabBackends::here(backends));
+        Ok(Self { setup, start, started_at, roots, dns, backends, proxies, front, admin, cluster, recorder })
+    }
+
+    /// Takes over a lab whose parts are pods, from within the client's, and waits until its proxy has the cluster.
+    ///
+    /// # Errors
+    /// A pod that does not answer, or a proxy that is not sent the cluster.
+    pub async fn join(setup: Setup, site: &Site, around: Around) -> Result<Self, LabError> {
+        let (start, started_at) = (Instant::now(), Timestamp::now());
+        let backends = LabBackends::there(site, start).await?;
+        let roots = backends.roots().await?;
+        let scenario = setup.plan.scenario(&backends.addrs())?;
+        let dns = NameServer::prepare(Part::new(site.dns)?, &scenario, started_at).await?;
+        let Around { front, admin } = around;
+        let cluster = cluster_name_at(mesh_port(setup.cell.path), HOST);
+        proxies::until_sent(admin, &cluster).await?;
+        let served = dns.in_service().await?;
+        let recorder = Recorder::start(admin, cluster.clone(), start, setup.stream, served);
+        let proxies = Vec::new();
+        Ok(Self { setup, start, started_at, roots, dns, backends, proxies, front, admin, cluster, recorder })
     }
 
     /// The cell's coordinates.
@@ -126,14 +173,14 @@ impl Bench {
     /// # Errors
     /// TLS cannot be set up.
     pub fn client(&self) -> Result<Client, LabError> {
-        let (front, cell) = (self.front(), &self.setup.cell);
-        Ok(Client::new(front, HOST, cell.path, cell.http, &self.trust, self.start)?)
+        let cell = &self.setup.cell;
+        Ok(Client::new(self.front, HOST, cell.path, cell.http, &self.roots, self.start)?)
     }
 
     /// Where clients connect: the sidecar's listener.
     #[must_use]
-    pub fn front(&self) -> SocketAddr {
-        self.proxies[0].front()
+    pub const fn front(&self) -> SocketAddr {
+        self.front
     }
 
     /// The addresses of the backends.
@@ -143,36 +190,36 @@ impl Bench {
     }
 
     /// The backends, to be killed and revived.
-    pub fn backends(&mut self) -> &mut Backends {
+    pub const fn backends(&mut self) -> &mut LabBackends {
         &mut self.backends
     }
 
     /// Changes the DNS answer to these backends.
     ///
     /// # Errors
-    /// The name has no addresses to change.
-    pub fn flip(&mut self, to: &[usize]) -> Result<(), LabError> {
+    /// The name has no addresses to change, or the lab DNS is out of reach.
+    pub async fn flip(&mut self, to: &[usize]) -> Result<(), LabError> {
         let to = to.iter().map(|&index| Target::Addr(self.backends.addrs()[index])).collect();
-        self.command("flip", Command::Flip(Flip { name: host_name(), to }))
+        self.command("flip", Command::Flip(Flip { name: host_name(), to })).await
     }
 
     /// Breaks the answers about the name in this way, or mends them.
     ///
     /// # Errors
-    /// Never for the lab's own name.
-    pub fn fault(&mut self, fault: Option<FaultKind>) -> Result<(), LabError> {
+    /// The lab DNS is out of reach.
+    pub async fn fault(&mut self, fault: Option<FaultKind>) -> Result<(), LabError> {
         match fault {
             Some(kind) => {
                 let fault = FaultOn { name: Some(host_name()), fault: kind.into() };
-                self.command("DNS breaks", Command::Fault(fault))
+                self.command("DNS breaks", Command::Fault(fault)).await
             }
-            None => self.command("DNS is mended", Command::Clear(Clear { name: None })),
+            None => self.command("DNS is mended", Command::Clear(Clear { name: None })).await,
         }
     }
 
-    fn command(&mut self, label: &str, command: Command) -> Result<(), LabError> {
-        self.dns.apply(command)?;
-        self.recorder.answer(self.dns.in_service());
+    async fn command(&mut self, label: &str, command: Command) -> Result<(), LabError> {
+        self.dns.apply(command).await?;
+        self.recorder.answer(self.dns.in_service().await?);
         self.mark(label);
         Ok(())
     }
@@ -180,7 +227,7 @@ impl Bench {
     /// The CA that clients of the external name must trust, as PEM.
     #[must_use]
     pub fn ca_pem(&self) -> &str {
-        &self.trust.envoy().ca_pem
+        self.roots.pem()
     }
 
     /// The cell's lab DNS.
@@ -196,9 +243,11 @@ impl Bench {
     }
 
     /// The answers that Envoy got so far.
-    #[must_use]
-    pub fn answers(&self) -> Vec<Answered> {
-        self.dns.log()
+    ///
+    /// # Errors
+    /// The lab DNS is out of reach.
+    pub async fn answers(&self) -> Result<Vec<Answered>, LabError> {
+        self.dns.log().await
     }
 
     /// Notes a moment on the timeline.
@@ -252,21 +301,24 @@ impl Bench {
     /// Waits until the backends' ledger satisfies `holds`.
     ///
     /// # Errors
-    /// It never does.
+    /// It never does, or a backend is out of reach.
     pub async fn until_ledger(
         &self,
         what: &str,
         holds: impl Fn(&[crate::backend::ConnectionLife]) -> bool,
     ) -> Result<(), LabError> {
         let began = Instant::now();
-        while !holds(&self.backends.ledger().lives()) {
+        loop {
+            let lives = self.backends.lives().await?;
+            if holds(&lives) {
+                return Ok(());
+            }
             if began.elapsed() > SLACK {
-                let last = format!("{:?}", self.backends.ledger().lives());
+                let last = format!("{lives:?}");
                 return Err(LabError::Never { what: what.to_owned(), waited: began.elapsed(), last });
             }
             sleep(Duration::from_millis(5)).await;
         }
-        Ok(())
     }
 
     /// Sleeps until `share` of the stream time has passed since `from`.
@@ -282,8 +334,14 @@ impl Bench {
 
     /// The admin port of the Envoy with the DNS cluster.
     #[must_use]
-    pub fn admin(&self) -> Admin {
-        self.proxies[self.proxies.len() - 1].admin()
+    pub const fn admin(&self) -> Admin {
+        self.admin
+    }
+
+    /// What the DNS cluster is called.
+    #[must_use]
+    pub fn cluster(&self) -> &str {
+        &self.cluster
     }
 
     /// Tears down and writes the evidence.
@@ -320,26 +378,14 @@ impl Bench {
         for proxy in self.proxies.drain(..) {
             proxy.stop().await;
         }
-        evidence.queries = self.dns.log();
-        self.recorder.finish(&self.backends, &self.dns.log(), &mut evidence);
+        // Without them the verdict stands, and the timeline has gaps.
+        evidence.queries = self.dns.log().await.unwrap_or_default();
+        let lives = self.backends.lives().await.unwrap_or_default();
+        self.recorder.finish(&self.backends, &lives, &mut evidence);
+        self.backends.release().await;
         evidence.took_ms = u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX);
         evidence
     }
-}
-
-/// Waits until the control plane has sent the cluster and DNS has given it a member.
-async fn until_sent(admin: Admin) -> Result<(), LabError> {
-    let began = Instant::now();
-    while admin.hosts(&cluster_name(HOST)).await?.is_empty() {
-        if began.elapsed() > SLACK {
-            return Err(LabError::ControlPlane(format!(
-                "no member of {} within {SLACK:?}",
-                cluster_name(HOST)
-            )));
-        }
-        sleep(Duration::from_millis(25)).await;
-    }
-    Ok(())
 }
 
 /// Evidence of a cell that did not come up.
@@ -361,80 +407,36 @@ fn explain(error: &LabError) -> String {
     format!("{text} ({})", error.hint())
 }
 
-/// One Envoy, or a sidecar in front of a gateway; the one with the DNS cluster is last.
-async fn start_proxies(
-    setup: &Setup,
-    trust: &Trust,
-    dns: &NameServer,
-    backend_port: u16,
-    ads: Option<Ads>,
-    binary: &Binary,
-) -> Result<Vec<Envoy>, LabError> {
-    let Setup { cell, plan, .. } = setup;
-    let keep =
-        |name| Launch { keep: setup.keep.as_ref().map(|folder| folder.join(name)), ..Launch::default() };
-    let cluster = DnsCluster {
-        discovery: cell.resolution,
-        resolver: dns.addr(),
-        backend_port,
-        refresh: plan.refresh,
-        connect_timeout: plan.connect_timeout,
-        outlier: plan.outlier,
-        close_on_host_set_change: plan.close_on_host_set_change,
-    };
-    let behind_mtls = cell.topology == Topology::Gateway;
-    let egress = Proxy {
-        version: binary.version,
-        old_dns: cell.old_dns,
-        host: HOST,
-        layer: cell.path,
-        http: cell.http,
-        behind_mtls,
-        upstream: ads.map_or(Upstream::Dns(cluster), Upstream::Ads),
-        trust: trust.envoy(),
-        max_connection_duration: plan.max_connection_duration,
-    };
-    let last = Envoy::start_with(binary, &bootstrap::bootstrap(&egress), keep("envoy")).await?;
-    if !behind_mtls {
-        return Ok(vec![last]);
-    }
-    // A lifetime on the gateway's listener is what the DestinationRule sets; the sidecar has none of its own.
-    let sidecar = Proxy {
-        behind_mtls: false,
-        upstream: Upstream::Gateway(last.front()),
-        max_connection_duration: None,
-        ..egress
-    };
-    let first = Envoy::start_with(binary, &bootstrap::bootstrap(&sidecar), keep("sidecar")).await?;
-    Ok(vec![first, last])
-}
-
 impl Bench {
     fn crashed(&mut self) -> Option<EnvoyError> {
         self.proxies.iter_mut().find_map(|proxy| proxy.check().err())
     }
 
     async fn look(&self, label: &str) -> Result<Snapshot, LabError> {
-        let (admin, cluster) = (self.admin(), cluster_name(HOST));
-        let listed = admin.hosts(&cluster).await?;
-        let counters = admin.cluster_stats(&cluster).await?;
+        let listed = self.admin.hosts(&self.cluster).await?;
+        let counters = self.admin.cluster_stats(&self.cluster).await?;
         let keep = |(name, value): (String, u64)| recorder::is_kept(&name).then_some((name, value));
         Ok(Snapshot {
             label: label.to_owned(),
             at_ms: recorder::ms(self.start.elapsed()),
-            dns: self.dns.in_service(),
+            dns: self.dns.in_service().await?,
             listed,
             counters: counters.into_iter().filter_map(keep).collect(),
         })
     }
 }
 
-fn host_name() -> Name {
-    Name::parse(HOST).unwrap_or_else(|_| unreachable!("a constant"))
-}
-
 /// Whether the path hides HTTP from Envoy.
 #[must_use]
 pub fn is_l4(cell: &Cell) -> bool {
     cell.path == Layer::Passthrough
+}
+
+/// The port of the name's ServiceEntry in a mesh: HTTP and TLS cannot share one.
+#[must_use]
+pub const fn mesh_port(path: Layer) -> u16 {
+    match path {
+        Layer::Passthrough => 443,
+        Layer::Http => 80,
+    }
 }

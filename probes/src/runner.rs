@@ -8,8 +8,8 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-use crate::envoy::Binary;
 use crate::envoy::bootstrap::{Discovery, HttpVersion, Layer};
+use crate::envoy::{Binary, EnvoyVersion};
 use crate::evidence::{Cell, Evidence, Topology};
 use crate::experiments::{Control, Experiment};
 use crate::lab::{Bench, Setup, inconclusive};
@@ -73,17 +73,22 @@ pub fn jobs(experiments: &[&'static Experiment], binaries: &[Binary], selection:
             let guards: &[bool] =
                 if selection.old_dns && binary.version.unified_dns() { &[false, true] } else { &[false] };
             for &old_dns in guards {
-                let cells = cells(experiment, binary, old_dns, selection);
-                let controls = if selection.controls { controls(experiment, &cells) } else { Vec::new() };
-                let job = |cell| Job { experiment, cell, binary: binary.clone() };
-                jobs.extend(cells.into_iter().chain(controls).map(job));
+                let cells = cells(experiment, binary.version, old_dns, selection).into_iter();
+                jobs.extend(cells.map(|cell| Job { experiment, cell, binary: binary.clone() }));
             }
         }
     }
     jobs
 }
 
-fn cells(experiment: &Experiment, binary: &Binary, old_dns: bool, selection: &Selection) -> Vec<Cell> {
+/// The cells of one experiment on one Envoy, its controls last.
+#[must_use]
+pub fn cells(
+    experiment: &Experiment,
+    envoy: EnvoyVersion,
+    old_dns: bool,
+    selection: &Selection,
+) -> Vec<Cell> {
     let axes = &experiment.axes;
     let variants: Vec<Option<&str>> =
         if axes.variants.is_empty() { vec![None] } else { axes.variants.iter().copied().map(Some).collect() };
@@ -95,7 +100,7 @@ fn cells(experiment: &Experiment, binary: &Binary, old_dns: bool, selection: &Se
                     for variant in &variants {
                         let variant = variant.map(str::to_owned);
                         cells.push(Cell {
-                            envoy: binary.version,
+                            envoy,
                             old_dns,
                             topology,
                             path,
@@ -110,6 +115,9 @@ fn cells(experiment: &Experiment, binary: &Binary, old_dns: bool, selection: &Se
         }
     }
     cells.retain(axes.fits);
+    if selection.controls {
+        cells.extend(controls(experiment, &cells));
+    }
     cells
 }
 

@@ -5,15 +5,23 @@ use std::sync::Arc;
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::pem::{self, PemObject};
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore, ServerConfig, version};
 
 use crate::envoy::bootstrap;
 
+/// The CAs that clients of the lab trust.
+#[derive(Debug, Clone)]
+pub struct Roots {
+    store: Arc<RootCertStore>,
+    pem: String,
+}
+
 /// Certificates and keys, in the shapes that backends, clients and Envoy take.
 #[derive(Debug, Clone)]
 pub struct Trust {
-    roots: Arc<RootCertStore>,
+    roots: Roots,
     server_cert: CertificateDer<'static>,
     server_key: Arc<PrivateKeyDer<'static>>,
     envoy: bootstrap::Trust,
@@ -30,6 +38,9 @@ pub enum TrustError {
         /// rcgen's reason.
         source: rcgen::Error,
     },
+    /// What a backend says is its CA is none.
+    #[error("the CA is no PEM")]
+    Pem(#[from] pem::Error),
     /// rustls refused what rcgen made.
     #[error("TLS cannot be set up")]
     Tls(#[from] tokio_rustls::rustls::Error),
@@ -42,10 +53,8 @@ impl Trust {
     /// A host that cannot stand in a certificate.
     pub fn generate(host: &str) -> Result<Self, TrustError> {
         let made = make(host).map_err(|source| TrustError::Certificate { host: host.to_owned(), source })?;
-        let mut roots = RootCertStore::empty();
-        roots.add(made.ca.der().clone())?;
         Ok(Self {
-            roots: Arc::new(roots),
+            roots: Roots::from_pem(&made.ca.pem())?,
             server_cert: made.server.0.der().clone(),
             server_key: Arc::new(PrivatePkcs8KeyDer::from(made.server.1.serialize_der()).into()),
             envoy: bootstrap::Trust {
@@ -75,14 +84,40 @@ impl Trust {
         Ok(config)
     }
 
-    /// TLS of a client that trusts the lab's CA only and offers the one protocol `alpn`.
+    /// What clients trust.
+    #[must_use]
+    pub const fn roots(&self) -> &Roots {
+        &self.roots
+    }
+}
+
+impl Roots {
+    /// One CA or several, as PEM.
+    ///
+    /// # Errors
+    /// No PEM, or no CA in it.
+    pub fn from_pem(pem: &str) -> Result<Self, TrustError> {
+        let mut store = RootCertStore::empty();
+        for certificate in CertificateDer::pem_slice_iter(pem.as_bytes()) {
+            store.add(certificate?)?;
+        }
+        Ok(Self { store: Arc::new(store), pem: pem.to_owned() })
+    }
+
+    /// As PEM.
+    #[must_use]
+    pub fn pem(&self) -> &str {
+        &self.pem
+    }
+
+    /// TLS of a client that trusts these only and offers the one protocol `alpn`.
     ///
     /// # Errors
     /// rustls refuses its own defaults.
     pub fn client(&self, alpn: &[u8]) -> Result<ClientConfig, TrustError> {
         let mut config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_protocol_versions(&[&version::TLS13, &version::TLS12])?
-            .with_root_certificates(Arc::clone(&self.roots))
+            .with_root_certificates(Arc::clone(&self.store))
             .with_no_client_auth();
         config.alpn_protocols = vec![alpn.to_vec()];
         // Every connection pays for its own handshake, as a new client would.

@@ -1,6 +1,5 @@
-//! The lab's flip experiments, unchanged, on the cluster that istiod sends instead of the lab's own: the same verdicts,
-//! and the controls the other way. Passed-through TLS only: for TLS of its own a proxy gets its CA from Istio's agent,
-//! which does not run here.
+//! The lab's flip experiments, unchanged, on the cluster that istiod sends instead of the lab's own, before and after
+//! DNS_ROUND_ROBIN changed: the same verdicts, and the controls the other way. Passed-through TLS; `lab` has the rest.
 
 use std::time::Duration;
 
@@ -9,12 +8,13 @@ use probes::envoy::EnvoyVersion;
 use probes::envoy::bootstrap::{Discovery, HttpVersion, Layer};
 use probes::evidence::{Cell, Evidence, Topology, Verdict};
 use probes::experiments;
-use probes::lab::{Bench, Publish, Setup, Wanted};
+use probes::lab::mesh::{self, Ground};
+use probes::lab::{Bench, Plan, Publish, Setup, Wanted};
 use tokio::runtime::Runtime;
 
 use crate::Test;
 use crate::control_plane::ControlPlane;
-use crate::proxies::{ENVOY, Kind, ads, binary, resolver};
+use crate::proxies::{ENVOY, Kind, ads, binary};
 
 pub(crate) const TESTS: &[Test] = &[
     ("a response in flight survives a flip on istiod's cluster", in_flight),
@@ -76,14 +76,15 @@ async fn run(
     };
     let namespace = format!("{id}-{}-{discovery:?}", version.minor).to_lowercase();
     let namespace = control.map_or(namespace.clone(), |control| format!("{namespace}-{control}"));
+    let plan = (experiment.plan)(&cell, STREAM);
     let setup = Setup {
         experiment: experiment.id,
         question: experiment.question,
-        plan: (experiment.plan)(&cell, STREAM),
+        publish: Some(publish(plane, namespace, cell.clone(), plan.clone())),
+        plan,
         stream: STREAM,
         keep: None,
         cell,
-        publish: Some(publish(plane, namespace)),
     };
     Ok(match Bench::start(setup, &binary(version).await?).await {
         Ok(bench) => (experiment.conduct)(bench).await,
@@ -91,14 +92,17 @@ async fn run(
     })
 }
 
-/// The name as a ServiceEntry in a namespace of its own, whose proxies ask the lab DNS.
-fn publish(plane: &ControlPlane, namespace: String) -> Publish {
+/// The name in a namespace of its own, whose proxies ask the lab DNS.
+fn publish(plane: &ControlPlane, namespace: String, cell: Cell, plan: Plan) -> Publish {
     let objects = plane.objects.clone();
     let ads = ads(plane, Kind::Sidecar, "client", &namespace);
     Box::new(move |wanted: Wanted| {
         Box::pin(async move {
-            let manifests =
-                format!("{}---\n{}", resolver(&namespace, wanted.resolver), entry(&namespace, &wanted));
+            let Wanted { resolver, backend_port } = wanted;
+            let ground = Ground { namespace: &namespace, resolver, backend_port };
+            let resources = mesh::resources(&cell, &plan, &ground).map(|resource| resource.to_string());
+            let home = format!("apiVersion: v1\nkind: Namespace\nmetadata: {{name: {namespace}}}");
+            let manifests = [home, resources.join("\n---\n")].join("\n---\n");
             // Its requests block, on a runtime of their own.
             let applied = tokio::task::spawn_blocking(move || objects.apply(&manifests)).await;
             match applied {
@@ -108,24 +112,4 @@ fn publish(plane: &ControlPlane, namespace: String) -> Publish {
             }
         })
     })
-}
-
-fn entry(namespace: &str, wanted: &Wanted) -> String {
-    let resolution = match wanted.discovery {
-        Discovery::Strict => "DNS",
-        Discovery::Logical => "DNS_ROUND_ROBIN",
-    };
-    format!(
-        "apiVersion: networking.istio.io/v1
-kind: ServiceEntry
-metadata: {{name: api, namespace: {namespace}}}
-spec:
-  hosts: [{}]
-  location: MESH_EXTERNAL
-  resolution: {resolution}
-  exportTo: [.]
-  ports: [{{number: 443, name: tls, protocol: TLS, targetPort: {}}}]
-",
-        wanted.host, wanted.backend_port
-    )
 }

@@ -1,9 +1,9 @@
-//! The part of a kubelet that `proxy status` needs, since no pod runs here: TLS, and WebSockets for port-forward and for
-//! `pilot-agent request` by exec, both of which end at the admin port of an Envoy of the test. The API server in
-//! front of it is real, and so are its authorisation and its proxying.
+//! The part of a kubelet that port-forwards and `pilot-agent request` by exec need, since no pod runs here: TLS and
+//! WebSockets. Port 15000 of a pod is the admin port of an Envoy of the test, any other is that of the machine's
+//! loopback. The API server in front of it is real, and so are its authorisation and its proxying.
 
 use std::collections::HashMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
@@ -28,6 +28,8 @@ use crate::objects::Objects;
 /// What the kubelet of 1.36 speaks as well; the first byte of a frame is the stream.
 const PROTOCOL: &str = "v4.channel.k8s.io";
 const NODE: &str = "node";
+/// Where Envoy's admin port is in Istio's pods.
+const ADMIN_PORT: u16 = 15000;
 
 /// The admin port of each pod's Envoy, by `NAMESPACE/POD`.
 type Pods = Arc<Mutex<HashMap<String, SocketAddr>>>;
@@ -77,13 +79,32 @@ status:
         name: &str,
         admin: SocketAddr,
     ) -> anyhow::Result<()> {
-        let pod = format!("apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}, namespace: {namespace}}}\n");
-        objects.apply(&format!(
-            "{pod}spec:\n  nodeName: {NODE}\n  containers:\n  - {{name: istio-proxy, image: 'istio/proxyv2:1.31.0'}}\n"
-        ))?;
-        objects.apply_status(&format!("{pod}status: {{phase: Running}}\n"))?;
+        let ip = admin.ip();
+        self.run_pod(objects, namespace, name, "{name: istio-proxy, image: 'istio/proxyv2:1.31.0'}", ip)?;
         if let Ok(mut pods) = self.pods.lock() {
             pods.insert(format!("{namespace}/{name}"), admin);
+        }
+        Ok(())
+    }
+
+    /// A running pod with this container, in YAML, and the label `app` of the pod's own name.
+    pub(crate) fn run_pod(
+        &self,
+        objects: &Objects,
+        namespace: &str,
+        name: &str,
+        container: &str,
+        ip: IpAddr,
+    ) -> anyhow::Result<()> {
+        let pod = format!(
+            "apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}, namespace: {namespace}, labels: {{app: {name}}}}}\n"
+        );
+        objects.apply(&format!("{pod}spec:\n  nodeName: {NODE}\n  containers:\n  - {container}\n"))?;
+        objects.apply_status(&format!(
+            "{pod}status: {{phase: Running, podIP: {ip}, podIPs: [{{ip: {ip}}}]}}\n"
+        ))?;
+        if let Ok(mut pods) = self.pods.lock() {
+            pods.insert(format!("{namespace}/{name}"), SocketAddr::new(ip, 0));
         }
         Ok(())
     }
@@ -112,20 +133,24 @@ async fn answer(stream: TlsStream<TcpStream>, pods: &Pods) -> anyhow::Result<()>
     let admin = pods.lock().ok().and_then(|pods| pods.get(&format!("{}/{}", parts[1], parts[2])).copied());
     let admin = admin.context("no such pod")?;
     match parts[0] {
-        "portForward" => forward(socket, admin).await,
+        "portForward" => {
+            let port = query.split('&').find_map(|pair| pair.strip_prefix("port=")).context("no port")?;
+            forward(socket, port.parse()?, admin).await
+        }
         "exec" => request(socket, query, admin).await,
         other => anyhow::bail!("{other}"),
     }
 }
 
 /// Stream 0 is the data, stream 1 the errors; each begins with the port.
-async fn forward(socket: Socket, admin: SocketAddr) -> anyhow::Result<()> {
+async fn forward(socket: Socket, port: u16, admin: SocketAddr) -> anyhow::Result<()> {
     let (mut sink, mut stream) = socket.split();
     for channel in [0, 1] {
-        let [low, high] = 15000_u16.to_le_bytes();
+        let [low, high] = port.to_le_bytes();
         sink.send(Message::binary(vec![channel, low, high])).await?;
     }
-    let (mut read, mut write) = TcpStream::connect(admin).await?.into_split();
+    let to = if port == ADMIN_PORT { admin } else { SocketAddr::from(([127, 0, 0, 1], port)) };
+    let (mut read, mut write) = TcpStream::connect(to).await?.into_split();
     let to_pod = async {
         while let Some(Ok(message)) = stream.next().await {
             if let Message::Binary(bytes) = message

@@ -10,6 +10,7 @@ mod control_plane;
 mod flips;
 mod image;
 mod kubelet;
+mod lab;
 mod manifests;
 mod objects;
 mod proxies;
@@ -20,8 +21,15 @@ use control_plane::ControlPlane;
 /// A test and its name.
 type Test = (&'static str, fn(&ControlPlane) -> anyhow::Result<()>);
 
-const TESTS: &[&[Test]] =
-    &[manifests::TESTS, translation::TESTS, flips::TESTS, commands::TESTS, proxies::TESTS, image::TESTS];
+const TESTS: &[&[Test]] = &[
+    manifests::TESTS,
+    translation::TESTS,
+    flips::TESTS,
+    lab::TESTS,
+    commands::TESTS,
+    proxies::TESTS,
+    image::TESTS,
+];
 
 fn main() -> anyhow::Result<()> {
     let arguments = Arguments::from_args();

@@ -76,7 +76,7 @@ async fn proxy_status_reads_both_ways_to_write_a_cluster() {
                 .until_ledger("the stream to begin", |lives| lives.iter().any(|life| life.requests > 0))
                 .await
                 .unwrap();
-            bench.flip(&[1]).unwrap();
+            bench.flip(&[1]).await.unwrap();
             let new = bench.addrs()[1];
             bench.until("the new address", STREAM, |seen| seen.listed_addrs() == [new]).await.unwrap();
             let proxy = status(&bench, HOST).unwrap();

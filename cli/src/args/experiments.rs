@@ -11,7 +11,7 @@ use probes::evidence::Topology;
 use probes::experiments::drain::Scenario;
 
 use super::Format;
-use super::values::{duration, envoy_version};
+use super::values::{duration, envoy_version, resource_name};
 
 /// Releases of Envoy.
 #[derive(Debug, Subcommand)]
@@ -54,6 +54,7 @@ pub struct EnvoyArgs {
   egress-audit lab run in-flight-flip --resolution strict,logical --path l4,l7 --http h1,h2 --stream 40s
   egress-audit lab run all --envoy 1.38.3,1.39.3,1.40.0 --save evidence/
   egress-audit lab run appendix --topology sidecar,gateway -o html > appendix.html
+  egress-audit lab run appendix --in-cluster --namespace dns-lab
   egress-audit lab run drain --scale 0.1
   egress-audit lab run drain --scenario s8-unaware-lb,s12-posts")]
 pub struct RunArgs {
@@ -87,6 +88,16 @@ pub struct RunArgs {
     /// From Envoy 1.39 on, run with the DNS implementation of 1.38 too (a runtime guard).
     #[arg(long)]
     pub old_dns: bool,
+    /// Run on the pods of `manifests/lab`: the client's own sidecar, with the clusters that istiod sends it.
+    #[arg(long, conflicts_with = "envoy", help_heading = "Cluster")]
+    pub in_cluster: bool,
+    /// Where those pods are.
+    #[arg(short, long, requires = "in_cluster", default_value = "dns-lab", value_parser = resource_name)]
+    #[arg(help_heading = "Cluster")]
+    pub namespace: String,
+    /// Context of the kubeconfig; the current one without it.
+    #[arg(long, requires = "in_cluster", help_heading = "Cluster")]
+    pub context: Option<String>,
 }
 
 /// Arguments of `lab up`.

@@ -33,6 +33,24 @@ pub enum LabCommand {
         /// Where it listens for TLS.
         #[arg(long, value_name = "ADDR:PORT")]
         listen: SocketAddr,
+        /// Where its control API listens, by which a lab kills it and reads its connections; none without it.
+        #[arg(long, value_name = "ADDR:PORT")]
+        control_listen: Option<SocketAddr>,
+    },
+    /// The client's side of a lab whose parts are pods, until Ctrl-C: waits for `lab run --in-cluster`.
+    Client {
+        /// Where it waits, for a port-forward.
+        #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:5390")]
+        listen: SocketAddr,
+        /// Admin port of the pod's proxy.
+        #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:15000")]
+        admin: SocketAddr,
+        /// Where the proxy takes TLS, in a pod whose connections are not captured.
+        #[arg(long, value_name = "ADDR:PORT")]
+        front_tls: Option<SocketAddr>,
+        /// Where it takes plain HTTP there.
+        #[arg(long, value_name = "ADDR:PORT")]
+        front_http: Option<SocketAddr>,
     },
     /// The lab DNS alone, and the commands that steer it while it runs.
     #[command(subcommand)]

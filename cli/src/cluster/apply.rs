@@ -11,7 +11,7 @@ use super::{Cluster, Scope};
 use crate::report::Problem;
 
 /// Who the API server sees as the owner of the fields that are applied.
-const MANAGER: &str = "egress-audit";
+pub(super) const MANAGER: &str = "egress-audit";
 
 /// How to apply.
 #[derive(Debug, Clone, Copy, Default)]

@@ -17,6 +17,8 @@ pub(super) enum Right {
     Apply,
     /// Admin ports of proxies.
     Proxies,
+    /// `lab run --in-cluster`.
+    Lab,
 }
 
 /// One request, as RBAC sees it.
@@ -37,6 +39,7 @@ impl Right {
             Self::Read => "manifests/rbac/read.yaml",
             Self::Apply => "manifests/rbac/apply.yaml",
             Self::Proxies => "manifests/rbac/proxies.yaml",
+            Self::Lab => "manifests/rbac/lab.yaml",
         }
     }
 
@@ -45,6 +48,7 @@ impl Right {
             Self::Read => "egress-audit-read",
             Self::Apply => "egress-audit-apply",
             Self::Proxies => "egress-audit-proxies",
+            Self::Lab => "egress-audit-lab",
         }
     }
 }

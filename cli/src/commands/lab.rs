@@ -1,13 +1,17 @@
 //! `lab ...`: experiments on a real Envoy, the scripted DNS, its steering, the score of the classifier, the demo.
 
 mod backend;
+mod client;
 mod demo;
 mod dns;
 mod drain;
 mod experiments;
+mod in_cluster;
 mod scenarios;
 mod score;
 mod up;
+
+use probes::lab::agent::Agent;
 
 use crate::args::LabCommand;
 use crate::console::Console;
@@ -27,7 +31,12 @@ pub async fn run(command: LabCommand, console: &mut Console) -> anyhow::Result<E
         LabCommand::Run(args) => experiments::run(&args, console).await,
         LabCommand::Matrix(args) => experiments::matrix(&args, console).await,
         LabCommand::Up(args) => up::run(&args, console).await,
-        LabCommand::Backend { name, listen } => backend::run(&name, listen, console).await,
+        LabCommand::Backend { name, listen, control_listen } => {
+            backend::run(&name, listen, control_listen, console).await
+        }
+        LabCommand::Client { listen, admin, front_tls, front_http } => {
+            client::run(listen, Agent { admin, front_tls, front_http }, console).await
+        }
         LabCommand::Dns(command) => dns::run(command, console).await,
         LabCommand::Score(args) => score::run(&args, console),
         LabCommand::Scenarios { name } => scenarios::run(name.as_deref(), console),

@@ -15,7 +15,7 @@ async fn pair() -> (Backends, Trust, Instant) {
 
 fn client(backends: &Backends, index: usize, http: HttpVersion, trust: &Trust, start: Instant) -> Client {
     let front = SocketAddr::new(backends.addrs()[index], backends.port());
-    Client::new(front, HOST, Layer::Passthrough, http, trust, start).unwrap()
+    Client::new(front, HOST, Layer::Passthrough, http, trust.roots(), start).unwrap()
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http_body_util::{BodyExt, Empty, Limited};
+use http_body_util::{BodyExt, Full, Limited};
 use hyper::Request;
 use hyper_util::rt::TokioIo;
 use serde::{Deserialize, Serialize};
@@ -176,13 +176,40 @@ pub async fn fetch<S>(stream: S, path: &str) -> Result<Bytes, Box<dyn std::error
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
+    let request = Request::get(path).header("host", "admin").body(Full::default())?;
+    Ok(send(stream, request).await?.1)
+}
+
+/// Status and body of the answer to `POST path` with a JSON body, over a stream as for [`fetch`].
+///
+/// # Errors
+/// As for [`fetch`].
+pub async fn post<S>(
+    stream: S,
+    path: &str,
+    json: Vec<u8>,
+) -> Result<(u16, Bytes), Box<dyn std::error::Error + Send + Sync>>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let request = Request::post(path).header("host", "pod").header("content-type", "application/json");
+    send(stream, request.body(Full::from(json))?).await
+}
+
+async fn send<S>(
+    stream: S,
+    request: Request<Full<Bytes>>,
+) -> Result<(u16, Bytes), Box<dyn std::error::Error + Send + Sync>>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
     let driver = tokio::spawn(connection);
-    let request = Request::get(path).header("host", "admin").body(Empty::<Bytes>::new())?;
-    let body = Limited::new(sender.send_request(request).await?.into_body(), LONGEST);
-    let body = body.collect().await?.to_bytes();
+    let response = sender.send_request(request).await?;
+    let status = response.status().as_u16();
+    let body = Limited::new(response.into_body(), LONGEST).collect().await?.to_bytes();
     driver.abort();
-    Ok(body)
+    Ok((status, body))
 }
 
 /// The parts of the admin port's JSON that are read (protobuf JSON: zero values are left out, u64 are strings).

@@ -108,7 +108,13 @@ pub struct Proxy<'a> {
 /// The name istiod gives the cluster of an external name.
 #[must_use]
 pub fn cluster_name(host: &str) -> String {
-    format!("outbound|443||{host}")
+    cluster_name_at(443, host)
+}
+
+/// The same for another port of its ServiceEntry.
+#[must_use]
+pub fn cluster_name_at(port: u16, host: &str) -> String {
+    format!("outbound|{port}||{host}")
 }
 
 /// The whole bootstrap. The admin port and the listener bind port 0.

@@ -36,7 +36,7 @@ pub(super) struct Measured {
 pub(super) async fn run(bench: &mut Bench) -> Result<Measured, LabError> {
     let (client, stream) = (bench.client()?, bench.stream());
     // Counted before the first request: its address is from this answer or a later one.
-    let told = bench.answers().len().max(1);
+    let told = bench.answers().await?.len().max(1);
     let mut exchanges = vec![client.once("first", "/", Duration::from_secs(5)).await];
     let before = bench.snapshot("BEFORE").await?;
     let until = Instant::now() + stream;
@@ -54,7 +54,7 @@ pub(super) async fn run(bench: &mut Bench) -> Result<Measured, LabError> {
     }
     let after = bench.snapshot("AFTER").await?;
     bench.record(&exchanges);
-    let log = bench.answers();
+    let log = bench.answers().await?;
     let rise = |name: &str| after.counter(name) - before.counter(name);
     let used: BTreeSet<IpAddr> = exchanges.iter().filter_map(|exchange| exchange.backend_ip).collect();
     Ok(Measured {

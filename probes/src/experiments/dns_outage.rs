@@ -65,15 +65,15 @@ async fn run(bench: &mut Bench) -> Result<Measured, LabError> {
     let (client, stream) = (bench.client()?, bench.stream());
     let kind = fault(bench.cell());
     let before = bench.snapshot("BEFORE").await?;
-    let told = bench.answers().len();
+    let told = bench.answers().await?.len();
     if !bench.is_control(HEALTHY) {
-        bench.fault(Some(kind))?;
+        bench.fault(Some(kind)).await?;
     }
     wait_for_effect(bench, told, &before, kind).await?;
     let during = bench.snapshot("DURING").await?;
     let request = client.once("during", "/", Duration::from_secs(5)).await;
-    let queries = bench.answers()[told..].to_vec();
-    bench.fault(None)?;
+    let queries = bench.answers().await?[told..].to_vec();
+    bench.fault(None).await?;
     let mended = Instant::now();
     // c-ares gives a silent server 5 s per try and asks again before Envoy's own refresh.
     let patience = stream + refresh(stream) + Duration::from_secs(20);
@@ -107,7 +107,7 @@ async fn wait_for_effect(
     let updates = |seen: &Snapshot| seen.counter("update_success") + seen.counter("update_failure");
     let stream = bench.stream();
     let until = Instant::now() + stream + Duration::from_secs(u64::from(ttl(stream)) + 10);
-    while bench.answers().len() == told && Instant::now() < until {
+    while bench.answers().await?.len() == told && Instant::now() < until {
         sleep(Duration::from_millis(20)).await;
     }
     if is_silent(kind) && !bench.is_control(HEALTHY) {

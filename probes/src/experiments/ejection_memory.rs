@@ -63,14 +63,14 @@ async fn run(bench: &mut Bench) -> Result<Measured, LabError> {
     }
     let before = bench.until("the dead address to be ejected", stream, ejected).await?;
     if !bench.is_control(STAYS_LISTED) {
-        bench.flip(&[1])?;
+        bench.flip(&[1]).await?;
         bench
             .until("the list to show the live address alone", stream, |seen| {
                 seen.listed_addrs() == [addrs[1]]
             })
             .await?;
         if bench.cell().resolution == Discovery::Strict {
-            bench.flip(&[0, 1])?;
+            bench.flip(&[0, 1]).await?;
             bench.until("the dead address to return", stream, |seen| seen.listed.len() == 2).await?;
         }
     }

@@ -72,7 +72,7 @@ async fn run(bench: &mut Bench) -> Result<Measured, LabError> {
     }
     let (flipped, mut listed) = (began.elapsed(), None);
     if !bench.is_control(NO_FLIP) {
-        bench.flip(&[1])?;
+        bench.flip(&[1]).await?;
         let new = bench.addrs()[1];
         bench.until("Envoy's list to show the new VIP", stream, |seen| seen.listed_addrs() == [new]).await?;
         listed = Some(ms(began.elapsed()));

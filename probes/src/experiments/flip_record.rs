@@ -39,7 +39,7 @@ async fn run(bench: &mut Bench) -> Result<Measured, LabError> {
     if bench.is_control(NO_FLIP) {
         bench.at(began, 0.5).await;
     } else {
-        bench.flip(&[1])?;
+        bench.flip(&[1]).await?;
         let new = bench.addrs()[1];
         bench.until("Envoy's list to show the new VIP", stream, |seen| seen.listed_addrs() == [new]).await?;
     }

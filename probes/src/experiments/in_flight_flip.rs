@@ -61,7 +61,7 @@ async fn run(bench: &mut Bench) -> Result<Measured, LabError> {
     bench.until_ledger("the stream to begin", |lives| lives.iter().any(|life| life.requests > 0)).await?;
 
     bench.at(began, 0.125).await;
-    bench.flip(&[1])?;
+    bench.flip(&[1]).await?;
     bench.at(began, 0.3).await;
     let mid1 = bench.snapshot("MID1").await?;
     if bench.is_control(BACKEND_DIES) {

@@ -52,7 +52,7 @@ async fn run(bench: &mut Bench) -> Result<Measured, LabError> {
     for (label, share) in [("REQ1", 0.0), ("REQ2", 0.375), ("REQ3", 0.625), ("REQ4 new connection", 0.625)] {
         if label == "REQ2" {
             bench.at(began, 0.125).await;
-            bench.flip(&[1])?;
+            bench.flip(&[1]).await?;
             // DNS has reached Envoy before the next request, as in the guide's runs.
             bench
                 .until("Envoy's list to show the new VIP", stream, |seen| seen.listed_addrs() == [new])

@@ -58,7 +58,7 @@ async fn run(bench: &mut Bench) -> Result<Measured, LabError> {
     for flip in 1..=FLIPS {
         tokio::time::sleep_until(began + length * flip / (FLIPS + 1)).await;
         let target = usize::from(flip % 2 == 1);
-        bench.flip(&[target])?;
+        bench.flip(&[target]).await?;
         if flip == FLIPS && bench.is_control(BACKEND_DIES) {
             bench.backends().refuse(0).await?;
             bench.mark("backend-a dies");

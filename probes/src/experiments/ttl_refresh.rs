@@ -60,16 +60,16 @@ fn plan(cell: &Cell, stream: Duration) -> Plan {
 
 async fn run(bench: &mut Bench) -> Result<Measured, LabError> {
     // The last answer so far is the one that Envoy became ready with; `--mode validate` has asked before it.
-    let (began, first) = (Instant::now(), bench.answers().len().saturating_sub(1));
-    while bench.answers().len() <= first + GAPS {
+    let (began, first) = (Instant::now(), bench.answers().await?.len().saturating_sub(1));
+    while bench.answers().await?.len() <= first + GAPS {
         if began.elapsed() > Duration::from_secs(30) {
-            let last = format!("{} queries", bench.answers().len());
+            let last = format!("{} queries", bench.answers().await?.len());
             let what = "Envoy to ask again".to_owned();
             return Err(LabError::Never { what, waited: began.elapsed(), last });
         }
         sleep(Duration::from_millis(50)).await;
     }
-    let asked: Vec<u64> = bench.answers()[first..].iter().map(|answer| answer.at_ms).collect();
+    let asked: Vec<u64> = bench.answers().await?[first..].iter().map(|answer| answer.at_ms).collect();
     let gaps = asked.windows(2).map(|pair| pair[1] - pair[0]);
     Ok(Measured { gaps_ms: gaps.take(GAPS).collect() })
 }

@@ -1,19 +1,15 @@
-//! A control plane in place of the lab's own bootstrap: what the name is to be like comes in, where its cluster can be
-//! had goes out. Without one the lab writes the cluster as istiod would; with one, istiod itself does.
+//! A control plane in place of the lab's own bootstrap: where the lab is comes in, where the name's cluster can be had
+//! goes out. Without one the lab writes the cluster as istiod would; with one, istiod itself does.
 
 use std::net::SocketAddr;
 
 use futures_util::future::BoxFuture;
 
-use crate::envoy::bootstrap::{Ads, Discovery};
+use crate::envoy::bootstrap::Ads;
 
-/// What a control plane is to send.
-#[derive(Debug, Clone)]
+/// What a control plane is to send the name with.
+#[derive(Debug, Clone, Copy)]
 pub struct Wanted {
-    /// The external name.
-    pub host: &'static str,
-    /// Its resolution.
-    pub discovery: Discovery,
     /// The lab DNS, which alone may be asked.
     pub resolver: SocketAddr,
     /// The port that every backend listens on.

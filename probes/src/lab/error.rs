@@ -33,6 +33,16 @@ pub enum LabError {
     /// The control plane does not send the name's cluster.
     #[error("the control plane: {0}")]
     ControlPlane(String),
+    /// A pod of the lab.
+    #[error("the lab's pod at {addr} does not answer {path}: {said}")]
+    Part {
+        /// Its control API.
+        addr: std::net::SocketAddr,
+        /// What was asked.
+        path: String,
+        /// What it or the system said.
+        said: String,
+    },
     /// Something that the experiment builds on did not come about.
     #[error("{what}: not within {:.1} s; last seen: {last}", waited.as_secs_f64())]
     Never {
@@ -61,6 +71,7 @@ impl LabError {
             Self::Trust(_) | Self::Scenario(_) | Self::Command(_) => "this is a fault of the lab; please report it".to_owned(),
             Self::Dns(error) => error.hint().to_owned(),
             Self::ControlPlane(_) => "the log of the control plane says why it refuses or does not send".to_owned(),
+            Self::Part { .. } => "`kubectl get pods -n dns-lab` shows whether it runs; a NetworkPolicy may keep the client from it".to_owned(),
             Self::Never { .. } => {
                 "a machine under load answers late: run fewer cells at once with `--jobs`, or a longer `--stream`".to_owned()
             }

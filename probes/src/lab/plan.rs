@@ -1,12 +1,12 @@
 //! What an experiment wants on its bench: how many backends, what DNS answers at first, and what the ServiceEntry,
 //! the DestinationRule and the mesh would set.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use labdns::{Scenario, ScenarioError};
 
 use super::HOST;
-use crate::backend::loopback_addrs;
 use crate::envoy::bootstrap::Outlier;
 
 /// The zone it lies in.
@@ -17,8 +17,8 @@ const ZONE: &str = "partner.example";
 pub struct Plan {
     /// Number of backends.
     pub backends: usize,
-    /// What each name answers at first, in the YAML of a lab DNS scenario. Backend `i` has the `i`th address of
-    /// [`loopback_addrs`].
+    /// What each name answers at first, in the YAML of a lab DNS scenario; `$0` stands for the first backend's
+    /// address.
     pub records: Vec<(&'static str, String)>,
     /// Mesh `dnsRefreshRate`.
     pub refresh: Duration,
@@ -47,10 +47,15 @@ impl Plan {
         }
     }
 
-    pub(super) fn scenario(&self) -> Result<Scenario, ScenarioError> {
+    /// The records with the backends' addresses put in.
+    pub(super) fn scenario(&self, addrs: &[IpAddr]) -> Result<Scenario, ScenarioError> {
         let names: Vec<String> =
             self.records.iter().map(|(name, spec)| format!("  {name}: {spec}")).collect();
-        let yaml = format!("zone: {ZONE}\nnames:\n{}\n", names.join("\n"));
+        let mut yaml = format!("zone: {ZONE}\nnames:\n{}\n", names.join("\n"));
+        // The last first: `$1` is also how `$10` begins.
+        for (index, addr) in addrs.iter().enumerate().rev() {
+            yaml = yaml.replace(&format!("${index}"), &addr.to_string());
+        }
         Scenario::from_yaml(&yaml)
     }
 }
@@ -70,6 +75,5 @@ pub fn fixed(backends: &[usize], ttl: u32) -> String {
 /// These backends' addresses, as a list in YAML.
 #[must_use]
 pub fn pool(backends: &[usize]) -> String {
-    let addrs = loopback_addrs(backends.iter().max().map_or(0, |last| last + 1));
-    backends.iter().map(|&index| addrs[index].to_string()).collect::<Vec<_>>().join(", ")
+    backends.iter().map(|index| format!("${index}")).collect::<Vec<_>>().join(", ")
 }

@@ -8,10 +8,11 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use crate::backend::{Backends, ConnectionLife};
+use super::backends::LabBackends;
+use crate::backend::ConnectionLife;
 use crate::client::Exchange;
 use crate::envoy::admin::Admin;
-use crate::evidence::{Answered, Evidence, Lane, Mark, Snapshot, Span, Timeline};
+use crate::evidence::{Evidence, Lane, Mark, Snapshot, Span, Timeline};
 
 /// Lanes for connections; a run with more shows the longest.
 const CONNECTION_LANES: usize = 12;
@@ -73,8 +74,13 @@ impl Recorder {
         self.exchanges.extend_from_slice(exchanges);
     }
 
-    /// Fills the raw part and the timeline of `evidence`.
-    pub(super) fn finish(&mut self, backends: &Backends, log: &[Answered], evidence: &mut Evidence) {
+    /// Fills the raw part, but for its queries, and the timeline of `evidence`.
+    pub(super) fn finish(
+        &mut self,
+        backends: &LabBackends,
+        lives: &[ConnectionLife],
+        evidence: &mut Evidence,
+    ) {
         self.sampler.abort();
         let end_ms = ms(self.start.elapsed());
         let name = |addr: &IpAddr| backends.name(*addr).map_or_else(|| addr.to_string(), str::to_owned);
@@ -84,14 +90,15 @@ impl Recorder {
             more => format!("{more} addresses"),
         };
         let lists = self.lists.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut told: Vec<State> = log.iter().map(|answer| (answer.at_ms, answer.addrs.clone())).collect();
+        let answers = evidence.queries.iter();
+        let mut told: Vec<State> = answers.map(|answer| (answer.at_ms, answer.addrs.clone())).collect();
         told.dedup_by(|later, earlier| later.1 == earlier.1);
         let mut lanes = vec![
             Lane { name: "DNS".to_owned(), spans: spans(&self.answers, end_ms, label) },
             Lane { name: "answers to Envoy".to_owned(), spans: spans(&told, end_ms, label) },
             Lane { name: "Envoy's list".to_owned(), spans: spans(&lists, end_ms, label) },
         ];
-        lanes.extend(connections(&backends.ledger().lives(), backends, end_ms));
+        lanes.extend(connections(lives, backends, end_ms));
         lanes.extend(requests(&self.exchanges));
         evidence.timeline = Timeline { lanes, marks: std::mem::take(&mut self.marks), end_ms };
         evidence.snapshots = std::mem::take(&mut self.snapshots);
@@ -137,7 +144,7 @@ fn spans(states: &[State], end_ms: u64, label: impl Fn(&Vec<IpAddr>) -> String) 
         .collect()
 }
 
-fn connections(lives: &[ConnectionLife], backends: &Backends, end_ms: u64) -> Vec<Lane> {
+fn connections(lives: &[ConnectionLife], backends: &LabBackends, end_ms: u64) -> Vec<Lane> {
     let length = |life: &ConnectionLife| life.closed.map_or(end_ms, ms).saturating_sub(ms(life.opened));
     let mut longest: Vec<&ConnectionLife> = lives.iter().collect();
     longest.sort_by_key(|life| std::cmp::Reverse(length(life)));

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use probes::backend::Backends;
+use probes::backend::{BackendError, Backends};
 use probes::lab::HOST;
 use probes::trust::Trust;
 
@@ -10,13 +10,25 @@ use crate::console::Console;
 use crate::exit::Exit;
 use crate::report::Problem;
 
-pub(super) async fn run(name: &str, listen: SocketAddr, console: &Console) -> anyhow::Result<Exit> {
-    let trust = Trust::generate(HOST)?;
-    let backend = Backends::one(name, listen, &trust).await.map_err(|error| {
+pub(super) async fn run(
+    name: &str,
+    listen: SocketAddr,
+    control: Option<SocketAddr>,
+    console: &Console,
+) -> anyhow::Result<Exit> {
+    let problem = |error: BackendError| {
         let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}")).unwrap_or_default();
         Problem::new("lab backend", format!("{error}{cause}"), error.hint())
-    })?;
+    };
+    let trust = Trust::generate(HOST)?;
+    let backend = Backends::one(name, listen, &trust).await.map_err(problem)?;
     console.data(&format!("{name} {}:{}\n", listen.ip(), backend.port()))?;
-    crate::commands::interrupted().await;
+    match control {
+        None => crate::commands::interrupted().await,
+        Some(control) => tokio::select! {
+            served = backend.serve_control(control, trust.roots().pem().to_owned()) => served.map_err(problem)?,
+            () = crate::commands::interrupted() => {}
+        },
+    }
     Ok(Exit::Clean)
 }

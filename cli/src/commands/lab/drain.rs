@@ -6,7 +6,7 @@ use probes::evidence::Evidence;
 use probes::experiments::drain::{Options, Order, Scenario, acts, run_all};
 use probes::ingress::sidecar;
 
-use super::experiments::{finish, keep, report};
+use super::experiments::{finish, keep, report, versions};
 use crate::args::RunArgs;
 use crate::commands::envoy::chosen;
 use crate::console::Console;
@@ -60,7 +60,7 @@ pub(super) async fn run(args: &RunArgs, console: &mut Console) -> anyhow::Result
             keep(folder, one).with_context(|| format!("cannot write into {}", folder.display()))?;
         }
     }
-    let mut report = report("lab run drain", &args.envoy, &binaries);
+    let mut report = report("lab run drain", &args.envoy, &versions(&binaries));
     report.evidence = evidence;
     finish(&report, whole, &args.envoy, console)
 }

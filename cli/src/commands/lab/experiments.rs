@@ -5,12 +5,13 @@ use std::path::Path;
 
 use anyhow::Context;
 use jiff::Timestamp;
-use probes::envoy::Binary;
+use probes::envoy::{Binary, EnvoyVersion};
 use probes::evidence::Evidence;
 use probes::experiments::{CATALOG, Experiment, drain, find};
 use probes::matrix::{self, Matrix};
 use probes::runner::{self, Job, Options, Progress, Selection};
 
+use super::in_cluster;
 use crate::args::{EnvoyArgs, RunArgs};
 use crate::commands::envoy::chosen;
 use crate::console::{Console, Tone};
@@ -62,7 +63,6 @@ pub(super) fn list(console: &Console) -> anyhow::Result<Exit> {
 /// An unknown experiment, no Envoy, or stdout that cannot be written. A cell that fails is inconclusive instead.
 pub(super) async fn run(args: &RunArgs, console: &mut Console) -> anyhow::Result<Exit> {
     let experiments = named(&args.experiments)?;
-    let binaries = chosen(&args.envoy.envoy, console).await?;
     let selection = Selection {
         resolutions: args.resolution.iter().map(|&word| word.into()).collect(),
         paths: args.path.iter().map(|&word| word.into()).collect(),
@@ -71,13 +71,16 @@ pub(super) async fn run(args: &RunArgs, console: &mut Console) -> anyhow::Result
         controls: !args.no_controls,
         old_dns: args.old_dns,
     };
+    if args.in_cluster {
+        return in_cluster::run(args, &experiments, &selection, console).await;
+    }
+    let binaries = chosen(&args.envoy.envoy, console).await?;
     let jobs = runner::jobs(&experiments, &binaries, &selection);
     if jobs.is_empty() {
-        let hint = "`egress-audit lab list` shows the axes of each experiment; leave a filter out";
-        return Err(Problem::new("these filters", "leave no cell to run", hint).into());
+        return Err(no_cell().into());
     }
     let (evidence, whole) = side_by_side(jobs, &args.envoy, console).await;
-    let mut report = report("lab run", &args.envoy, &binaries);
+    let mut report = report("lab run", &args.envoy, &versions(&binaries));
     report.evidence = evidence;
     finish(&report, whole, &args.envoy, console)
 }
@@ -89,7 +92,7 @@ pub(super) async fn run(args: &RunArgs, console: &mut Console) -> anyhow::Result
 pub(super) async fn matrix(args: &EnvoyArgs, console: &mut Console) -> anyhow::Result<Exit> {
     let binaries = chosen(&args.envoy, console).await?;
     let (evidence, whole) = side_by_side(matrix::jobs(&binaries), args, console).await;
-    let mut report = report("lab matrix", args, &binaries);
+    let mut report = report("lab matrix", args, &versions(&binaries));
     report.matrix = Some(Matrix::of(&binaries, &evidence, &matrix::ask(&binaries).await));
     report.evidence = evidence;
     finish(&report, whole, args, console)
@@ -163,8 +166,17 @@ pub(super) fn keep(folder: &Path, evidence: &Evidence) -> anyhow::Result<()> {
     Ok(())
 }
 
-pub(super) fn report(command: &str, args: &EnvoyArgs, binaries: &[Binary]) -> Report {
-    let versions: Vec<String> = binaries.iter().map(|binary| binary.version.to_string()).collect();
+pub(super) fn no_cell() -> Problem {
+    let hint = "`egress-audit lab list` shows the axes of each experiment; leave a filter out";
+    Problem::new("these filters", "leave no cell to run", hint)
+}
+
+pub(super) fn versions(binaries: &[Binary]) -> Vec<EnvoyVersion> {
+    binaries.iter().map(|binary| binary.version).collect()
+}
+
+pub(super) fn report(command: &str, args: &EnvoyArgs, versions: &[EnvoyVersion]) -> Report {
+    let versions: Vec<String> = versions.iter().map(ToString::to_string).collect();
     let inputs = Inputs {
         command: command.to_owned(),
         names: 0,

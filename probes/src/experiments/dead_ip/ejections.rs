@@ -9,9 +9,8 @@ use tokio::task::JoinHandle;
 use tokio::time::interval;
 
 use crate::client::Exchange;
-use crate::envoy::bootstrap::cluster_name;
 use crate::evidence::Table;
-use crate::lab::{Bench, HOST};
+use crate::lab::Bench;
 
 /// One ejection; times from the start of the cell.
 #[derive(Debug, Serialize)]
@@ -32,17 +31,22 @@ pub(super) struct Watch {
 impl Watch {
     pub(super) fn start(bench: &Bench) -> Self {
         let (admin, start, (end, mut ended)) = (bench.admin(), bench.clock(), oneshot::channel());
+        let cluster = bench.cluster().to_owned();
         let task = tokio::spawn(async move {
             let (mut turns, mut cycles) = (interval(Duration::from_millis(50)), Vec::new());
+            let mut so_far = None;
             loop {
                 tokio::select! {
                     _ = turns.tick() => {}
                     _ = &mut ended => return cycles,
                 }
                 let asked = ms(start.elapsed());
-                let Ok(stats) = admin.cluster_stats(&cluster_name(HOST)).await else { continue };
-                let active = stats.get("outlier_detection.ejections_active").copied().unwrap_or(0) > 0;
-                note(&mut cycles, active, asked, ms(start.elapsed()));
+                let Ok(stats) = admin.cluster_stats(&cluster).await else { continue };
+                let value = |name: &str| stats.get(name).copied().unwrap_or(0);
+                let ejections = value("outlier_detection.ejections_enforced_total");
+                let more = so_far.replace(ejections).is_some_and(|before| ejections > before);
+                let seen = Seen { active: value("outlier_detection.ejections_active") > 0, more };
+                note(&mut cycles, seen, asked, ms(start.elapsed()));
             }
         });
         Self { end, task }
@@ -54,13 +58,28 @@ impl Watch {
     }
 }
 
-/// The gauge was as `active` says at some moment between `asked` and `told`.
-fn note(cycles: &mut Vec<Cycle>, active: bool, asked: u64, told: u64) {
+/// What one look showed.
+#[derive(Clone, Copy)]
+struct Seen {
+    /// The gauge was up.
+    active: bool,
+    /// The counter has risen since the look before.
+    more: bool,
+}
+
+/// It was as seen at some moment between `asked` and `told`. An address that came back and failed again between two
+/// looks shows in the counter alone.
+fn note(cycles: &mut Vec<Cycle>, seen: Seen, asked: u64, told: u64) {
+    let fresh = Cycle { ejected_ms: told, still_ms: told, returned_ms: None };
     let ejected = cycles.last_mut().filter(|cycle| cycle.returned_ms.is_none());
-    match (ejected, active) {
+    match (ejected, seen.active) {
+        (Some(cycle), true) if seen.more => {
+            cycle.returned_ms = Some(told);
+            cycles.push(fresh);
+        }
         (Some(cycle), true) => cycle.still_ms = asked,
         (Some(cycle), false) => cycle.returned_ms = Some(told),
-        (None, true) => cycles.push(Cycle { ejected_ms: told, still_ms: told, returned_ms: None }),
+        (None, true) => cycles.push(fresh),
         (None, false) => {}
     }
 }
@@ -98,4 +117,22 @@ pub(super) fn table(began_ms: u64, cycles: &[Cycle]) -> Table {
         vec![(n + 1).to_string(), format!("{to_eject} ms"), away]
     });
     Table::new("Ejections", &["cycle", "time to eject", "ejected for"], rows.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_return_between_two_looks_ends_a_cycle() {
+        let mut cycles = Vec::new();
+        let looks =
+            [(false, false), (true, true), (true, false), (true, true), (true, false), (false, false)];
+        for (at, (active, more)) in (0..).map(|n| n * 50).zip(looks) {
+            note(&mut cycles, Seen { active, more }, at, at + 1);
+        }
+        let shown: Vec<_> =
+            cycles.iter().map(|cycle| (cycle.ejected_ms, cycle.still_ms, cycle.returned_ms)).collect();
+        assert_eq!(shown, [(51, 100, Some(151)), (151, 200, Some(251))]);
+    }
 }
