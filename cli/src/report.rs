@@ -62,7 +62,8 @@ pub struct Inputs {
     pub names: usize,
     /// Resolvers asked, or empty where windows were replayed.
     pub resolvers: Vec<String>,
-    /// The observation window as asked for: `auto`, `quick` or a length such as `5m`.
+    /// The observation window as asked for: `auto`, `quick` or a length such as `5m`; `stream 40s` or `scale 0.1` in the
+    /// lab.
     pub window: String,
     /// The Istio and Envoy versions that the advice is for.
     pub platform: String,

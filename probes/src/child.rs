@@ -130,6 +130,15 @@ impl Child {
     }
 }
 
+impl Drop for Child {
+    /// Dead when this returns, so that it writes nothing into a folder that is removed next.
+    fn drop(&mut self) {
+        if self.running() {
+            let _ = self.signal(Signal::KILL);
+        }
+    }
+}
+
 /// A program that is started again goes on where it stopped.
 fn append(log: &Path) -> io::Result<File> {
     File::options().create(true).append(true).open(log)

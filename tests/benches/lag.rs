@@ -60,7 +60,7 @@ async fn flip_lags(args: &[&str]) -> anyhow::Result<Vec<u64>> {
         )
     })
     .await?;
-    let sidecar = &stage.pods[0].sidecar;
+    let (sidecar, admin) = (&stage.pods[0].sidecar, stage.pods[0].envoy.admin());
     let mut lags = Vec::new();
     for flip in 0..FLIPS {
         stage.until_up().await?;
@@ -71,7 +71,9 @@ async fn flip_lags(args: &[&str]) -> anyhow::Result<Vec<u64>> {
             let shot = target.shoot(&path, "1").await;
             (shot, SystemTime::now())
         });
-        while sidecar.status().await?["active"]["http"] != 1 {
+        // By Envoy's own gauge: the sidecar may look 2 s later.
+        let active = "http.ingress.downstream_rq_active";
+        while admin.stats(&format!("^{active}$")).await?.get(active) != Some(&1) {
             sleep(Duration::from_millis(10)).await;
         }
         sidecar.ask(Method::POST, "/drain", SHORT).await?;

@@ -129,7 +129,7 @@ mod tests {
             command: "lab run".to_owned(),
             names: 0,
             resolvers: Vec::new(),
-            window: "4s".to_owned(),
+            window: "stream 4s".to_owned(),
             platform: "Envoy 1.40.0".to_owned(),
         };
         Report { evidence, ..Report::new(inputs, jiff::Timestamp::UNIX_EPOCH) }

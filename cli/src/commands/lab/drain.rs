@@ -60,7 +60,7 @@ pub(super) async fn run(args: &RunArgs, console: &mut Console) -> anyhow::Result
             keep(folder, one).with_context(|| format!("cannot write into {}", folder.display()))?;
         }
     }
-    let mut report = report("lab run drain", &args.envoy, &versions(&binaries));
+    let mut report = report("lab run drain", format!("scale {}", args.scale), &versions(&binaries));
     report.evidence = evidence;
     finish(&report, whole, &args.envoy, console)
 }

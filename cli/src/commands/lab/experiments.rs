@@ -80,7 +80,7 @@ pub(super) async fn run(args: &RunArgs, console: &mut Console) -> anyhow::Result
         return Err(no_cell().into());
     }
     let (evidence, whole) = side_by_side(jobs, &args.envoy, console).await;
-    let mut report = report("lab run", &args.envoy, &versions(&binaries));
+    let mut report = report("lab run", stream(&args.envoy), &versions(&binaries));
     report.evidence = evidence;
     finish(&report, whole, &args.envoy, console)
 }
@@ -92,7 +92,7 @@ pub(super) async fn run(args: &RunArgs, console: &mut Console) -> anyhow::Result
 pub(super) async fn matrix(args: &EnvoyArgs, console: &mut Console) -> anyhow::Result<Exit> {
     let binaries = chosen(&args.envoy, console).await?;
     let (evidence, whole) = side_by_side(matrix::jobs(&binaries), args, console).await;
-    let mut report = report("lab matrix", args, &versions(&binaries));
+    let mut report = report("lab matrix", stream(args), &versions(&binaries));
     report.matrix = Some(Matrix::of(&binaries, &evidence, &matrix::ask(&binaries).await));
     report.evidence = evidence;
     finish(&report, whole, args, console)
@@ -171,17 +171,21 @@ pub(super) fn no_cell() -> Problem {
     Problem::new("these filters", "leave no cell to run", hint)
 }
 
+pub(super) fn stream(args: &EnvoyArgs) -> String {
+    format!("stream {:?}", args.stream)
+}
+
 pub(super) fn versions(binaries: &[Binary]) -> Vec<EnvoyVersion> {
     binaries.iter().map(|binary| binary.version).collect()
 }
 
-pub(super) fn report(command: &str, args: &EnvoyArgs, versions: &[EnvoyVersion]) -> Report {
+pub(super) fn report(command: &str, window: String, versions: &[EnvoyVersion]) -> Report {
     let versions: Vec<String> = versions.iter().map(ToString::to_string).collect();
     let inputs = Inputs {
         command: command.to_owned(),
         names: 0,
         resolvers: Vec::new(),
-        window: format!("{:?}", args.stream),
+        window,
         platform: format!("Envoy {}", versions.join(", ")),
     };
     Report::new(inputs, Timestamp::now())

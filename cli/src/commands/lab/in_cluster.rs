@@ -87,7 +87,7 @@ pub(super) async fn run(
     // However it ended, the mesh is as it was.
     let withdrawn = cluster.withdraw(&run.published).await;
     let whole = ended.is_some();
-    let mut report = report("lab run", &args.envoy, &[version]);
+    let mut report = report("lab run", super::experiments::stream(&args.envoy), &[version]);
     report.evidence = run.evidence;
     report.problems.extend(ended.and_then(Result::err));
     report.problems.extend(withdrawn.err());

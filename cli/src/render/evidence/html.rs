@@ -40,7 +40,7 @@ pub(crate) fn page(report: &Report) -> String {
     }
     let _ = writeln!(
         out,
-        "<footer>egress-audit {} · {} · stream {}</footer></html>",
+        "<footer>egress-audit {} · {} · {}</footer></html>",
         text(&report.tool_version),
         report.generated_at.strftime("%F %T UTC"),
         text(&report.inputs.window)

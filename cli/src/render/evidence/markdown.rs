@@ -27,7 +27,7 @@ pub(in crate::render) fn report(report: &Report) -> String {
     }
     let _ = writeln!(
         out,
-        "\n_egress-audit {} on {}, stream {}._",
+        "\n_egress-audit {} on {}, {}._",
         report.tool_version,
         report.generated_at.strftime("%F"),
         report.inputs.window

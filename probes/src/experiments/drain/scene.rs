@@ -1,6 +1,7 @@
 //! The acts themselves: sets the stage, sends what the scenario sends, deletes the pod when it is to be deleted, and
 //! brings home what everybody saw. Times are the reference's, scaled.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use hyper::{Method, StatusCode};
@@ -24,8 +25,11 @@ const RATE: f64 = 40.0;
 
 /// Plays `act`.
 pub(super) async fn play(act: Act, options: &Options) -> Result<(Measured, Timeline), StageError> {
-    let xds = SilentXds::start().await?;
-    let mut stage = Stage::start(&plan(act, options, &xds)).await?;
+    let xds = match act.scenario {
+        Scenario::Idle => Some(SilentXds::start().await?),
+        _ => None,
+    };
+    let mut stage = Stage::start(&plan(act, options, xds.as_ref().map(|xds| xds.at))).await?;
     let pause = options.seconds(0.2).max(Duration::from_millis(10));
     let watch = Watch::start(
         stage.nodes[0].stats_socket(),
@@ -75,7 +79,7 @@ pub(super) struct Told {
 }
 
 /// The load balancer knows the third answer only where it is to be given.
-fn plan(act: Act, options: &Options, xds: &SilentXds) -> StagePlan {
+fn plan(act: Act, options: &Options, xds: Option<SocketAddr>) -> StagePlan {
     let inter = options.seconds(2.0);
     let node = match act.order {
         Order::Third => Config::understanding(Vec::new()),
@@ -94,9 +98,10 @@ fn plan(act: Act, options: &Options, xds: &SilentXds) -> StagePlan {
             format!("--poll-interval={}", milliseconds(2.0)),
         ],
         nodes: vec![Config { inter, flush, ..node }],
+        xds,
         ..StagePlan::new(options.envoy.clone(), options.sidecar.clone())
     };
-    signals::arrange(&mut plan, act, options, xds);
+    signals::arrange(&mut plan, act, options);
     plan
 }
 

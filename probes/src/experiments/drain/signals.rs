@@ -21,7 +21,7 @@ use super::{Act, Control, Options, Scenario};
 use crate::child::Signal;
 use crate::haproxy::config::Config;
 use crate::ingress::load::Target;
-use crate::ingress::{Ending, Load, Pod, PodError, Shot, SilentXds, Stage, StageError, StagePlan};
+use crate::ingress::{Ending, Load, Pod, PodError, Shot, Stage, StageError, StagePlan};
 
 /// A request that is under way while a load balancer makes up its mind, s.
 const LONG: f64 = 30.0;
@@ -36,14 +36,11 @@ const SHORT: Duration = Duration::from_secs(5);
 const PREFACE: &str = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 
 /// What the scenario needs that the others do not.
-pub(super) fn arrange(plan: &mut StagePlan, act: Act, options: &Options, xds: &SilentXds) {
+pub(super) fn arrange(plan: &mut StagePlan, act: Act, options: &Options) {
     let control = act.control.is_some();
     let mut args: Vec<String> = Vec::new();
     match act.scenario {
-        Scenario::Idle => {
-            plan.xds = Some(xds.at);
-            args.extend(control.then(|| "--exclude-http=none".to_owned()));
-        }
+        Scenario::Idle => args.extend(control.then(|| "--exclude-http=none".to_owned())),
         Scenario::Kinds if control => args.extend(["--ignore-tcp", "--ws-policy=ignore"].map(str::to_owned)),
         Scenario::Kinds => args.push(format!("--ws-policy={}ms", options.seconds(WEBSOCKETS).as_millis())),
         Scenario::Unaware => {
