@@ -81,7 +81,8 @@ pub(super) const RULES: &[Rule] = &[
         severity: Severity::Warning,
         what: "all of two or three addresses may be ejected at once",
         why: "an outlierDetection block switches Envoy's panic mode off (healthy_panic_threshold 0), so with all \
-              addresses ejected requests get 503 UH instead of a try",
+              addresses ejected requests get 503 UH instead of a try; a minHealthPercent switches it on again, and \
+              from Istio 1.31 on also keeps unhealthy endpoints from being sent, which they are without it",
         fix: "set maxEjectionPercent to 100*(N-1)/N, rounded up, or minHealthPercent above 0 to fail open",
         source: &[
             Citation::thread("https://github.com/istio/istio/issues/20135"),
@@ -95,7 +96,8 @@ pub(super) const RULES: &[Rule] = &[
         name: "split-flag-missing",
         severity: Severity::Warning,
         what: "consecutiveLocalOriginFailures without splitExternalLocalOriginErrors",
-        why: "the count is ignored unless failures are counted apart",
+        why: "the count is ignored unless failures are counted apart; a request that its client gives up before Envoy's \
+              connectTimeout counts nowhere",
         fix: "add `splitExternalLocalOriginErrors: true`",
         source: &[OUTLIER, Citation::thread("https://github.com/istio/istio/issues/32645")],
         examples: include_str!("examples/EA206.yaml"),
