@@ -4,6 +4,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
+use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
@@ -16,6 +17,7 @@ use probes::envoy::bootstrap::{
 use probes::envoy::process::Launch;
 use probes::lab::HOST;
 use probes::trust::Trust;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
@@ -194,9 +196,19 @@ subjects: [{{apiGroup: rbac.authorization.k8s.io, kind: User, name: experimenter
         }
         ensure!(output.status.success(), "{run:?}: {said}");
     }
-    // Nothing of it stays.
-    let left = plane.objects.get("networking.istio.io/v1", "ServiceEntry", namespace, "egress-audit-lab");
-    ensure!(left.is_err(), "{left:?}");
+    // Nothing of it stays, not even of a run that is cut short.
+    let entry = || plane.objects.get("networking.istio.io/v1", "ServiceEntry", namespace, "egress-audit-lab");
+    ensure!(entry().is_err(), "{:?}", entry());
+    let mut command = plane.egress_audit_as("experimenter")?;
+    command.args(["lab", "run", "in-flight-flip", "--in-cluster", "--namespace", namespace]);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    eventually(Duration::from_secs(20), "the first cell", || entry().map(drop))?;
+    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw).context("no pid")?;
+    kill_process(pid, Signal::INT)?;
+    let output = child.wait_with_output()?;
+    let words = String::from_utf8_lossy(&output.stderr).into_owned();
+    ensure!(output.status.code() == Some(2) && words.contains("cut short"), "{words}");
+    ensure!(entry().is_err(), "{:?}", entry());
     drop(pods.runtime);
     Ok(())
 }
