@@ -26,7 +26,7 @@ pub fn observe(window: &ObservationWindow) -> Observation {
     for sample in &window.samples {
         observer.push(sample);
     }
-    observer.observation(window.ended_at)
+    observer.into_observation(window.ended_at)
 }
 
 /// What a window shows.

@@ -14,7 +14,7 @@ use labdns::scenario::{NameSpec, RecordSet};
 use labdns::{LabDns, Name, Options, Scenario};
 use nix::sys::resource::{UsageWho, getrusage};
 use policies::plan::{Limits, Window};
-use policies::{Host, Policy, ResolutionClass, classify, observe};
+use policies::{Host, Outcome, Policy, ResolutionClass, classify, observe};
 use probes::sample::Sending;
 use probes::sweep::{Authoritative, Event, Settings, Sweep};
 
@@ -115,8 +115,9 @@ impl Lab {
 
     /// A sweep in a process of its own.
     fn sweep(&self) -> Run {
-        let output =
-            myself(&["sweep", &self.names.to_string(), &self.addr.to_string()]).output().expect("the sweep");
+        let mut sweep = myself(&["sweep", &self.names.to_string(), &self.addr.to_string()]);
+        // What it could not do, it says itself.
+        let output = sweep.stderr(Stdio::inherit()).output().expect("the sweep");
         let text = String::from_utf8_lossy(&output.stdout);
         let figures: Vec<f64> = text.split_whitespace().filter_map(|figure| figure.parse().ok()).collect();
         let [queries, cpu, seconds, peak] = figures[..] else { panic!("the sweep said: {text}") };
@@ -184,19 +185,26 @@ fn sweep(names: usize, server: SocketAddr) {
     let hosts = (0..names).map(|index| Host::parse(&name(index)).expect("a host")).collect();
     let started = Instant::now();
     let mut kept = Vec::with_capacity(names);
-    let (mut queries, mut rotating) = (0, 0);
+    let (mut queries, mut failed, mut rotating) = (0, 0, 0);
     runtime.block_on(async {
         let mut sweep = Sweep::start(hosts, settings).expect("the sweep");
         while let Some(event) = sweep.next().await {
             let Event::Done(watched) = event else { continue };
             let verdicts = watched.windows.each_ref().map(|window| classify(&observe(window), &policy));
             rotating += usize::from(verdicts[0].class == ResolutionClass::RotatingPool);
-            queries += watched.windows.iter().map(|window| window.samples.len()).sum::<usize>();
+            let outcomes = || watched.windows.iter().flat_map(|window| &window.samples).map(|s| &s.outcome);
+            queries += outcomes().count();
+            failed += outcomes().filter(|o| !matches!(o, Outcome::Answered { .. } | Outcome::NoData)).count();
             kept.push(watched);
         }
     });
     let seconds = started.elapsed().as_secs_f64();
-    assert_eq!(rotating, names / 3, "every third name rotates");
+    assert!(
+        rotating == names / 3,
+        "{rotating} of {} rotating names were seen to rotate; {failed} of {queries} lookups failed in {seconds:.1} s: \
+         with many failures the machine is too busy for a figure",
+        names / 3
+    );
     let usage = getrusage(UsageWho::RUSAGE_SELF).expect("the usage");
     let status = std::fs::read_to_string("/proc/self/status").expect("the status");
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("the peak");

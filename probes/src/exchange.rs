@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use foldhash::fast::RandomState;
 use jiff::Timestamp;
 use policies::Malformed;
 use tokio::sync::{Semaphore, oneshot};
@@ -72,7 +73,7 @@ pub(crate) struct Exchange {
     sending: Sending,
     sockets: Arc<Semaphore>,
     sent: AtomicU64,
-    servers: Mutex<HashMap<SocketAddr, Server>>,
+    servers: Mutex<HashMap<SocketAddr, Server, RandomState>>,
 }
 
 struct Server {

@@ -20,8 +20,8 @@ pub struct Sampler(Arc<Exchange>);
 /// A sample, and what more the message said.
 pub(crate) struct Looked {
     pub(crate) sample: DnsSample,
-    /// The message, read; absent where none came back.
-    pub(crate) reply: Option<Reply>,
+    /// The message, read; absent where none came back, or it gave the addresses and there is nothing to follow.
+    pub(crate) reply: Option<Box<Reply>>,
 }
 
 impl Sampler {
@@ -106,7 +106,8 @@ impl Sampler {
             edns: reply.edns,
             ecs_scope: reply.ecs_scope,
         };
-        Looked { sample: sample(rtt, outcome, Some(response)), reply: Some(reply) }
+        let reply = (!matches!(outcome, Outcome::Answered { .. })).then(|| Box::new(reply));
+        Looked { sample: sample(rtt, outcome, Some(response)), reply }
     }
 
     /// The raw exchange, for messages that hold more than addresses.

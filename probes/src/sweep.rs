@@ -28,8 +28,8 @@ const UNPACED: u32 = 30_000;
 const FEWEST_AT_ONCE: usize = 8;
 /// Each costs memory while it waits.
 const MOST_AT_ONCE: usize = 20_000;
-/// Results that wait for a slow reader.
-const WAITING: usize = 64;
+/// Results that wait for a slow reader: many names are done at once, and each pause costs a change of threads.
+const WAITING: usize = 1024;
 
 /// Whether the zone's own servers are asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -169,14 +169,9 @@ impl Names {
         };
         let plan = |record_type| {
             let Settings { policy, limits, .. } = &self.settings;
-            Plan::new(
-                host.clone(),
-                record_type,
-                sources.clone(),
-                Arc::clone(policy),
-                *limits,
-                Timestamp::now(),
-            )
+            let now = Timestamp::now();
+            // Boxed, or the task would be moved about with room for both.
+            Box::new(Plan::new(host.clone(), record_type, sources.clone(), Arc::clone(policy), *limits, now))
         };
         let [mut a, mut aaaa] = RecordType::BOTH.map(plan);
         let (mut a_ended, mut aaaa_ended) = (None, None);

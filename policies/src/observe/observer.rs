@@ -162,7 +162,15 @@ impl Observer {
     /// All facts so far.
     #[must_use]
     pub fn observation(&self, ended_at: Timestamp) -> Observation {
-        summary::summarise(self, ended_at)
+        summary::summarise(self, self.draws().to_vec(), ended_at)
+    }
+
+    /// All facts, at the end.
+    #[must_use]
+    pub fn into_observation(mut self, ended_at: Timestamp) -> Observation {
+        let draws = if self.only_sinkholes() { &mut self.sinkholes } else { &mut self.draws };
+        let draws = std::mem::take(draws);
+        summary::summarise(&self, draws, ended_at)
     }
 
     fn count(&mut self, outcome: &'static str) {

@@ -16,14 +16,13 @@ const SIMULTANEOUS_MS: i64 = 1000;
 /// Draws in which a set comes one after the other before it counts as one that stood.
 const LASTING: usize = 3;
 
-pub(super) fn summarise(observer: &Observer, ended_at: Timestamp) -> Observation {
-    let draws = observer.draws();
-    let (presence, series) = presence(draws);
-    let changes = changes(draws, observer.sources.len());
+pub(super) fn summarise(observer: &Observer, draws: Vec<Draw>, ended_at: Timestamp) -> Observation {
+    let (presence, series) = presence(&draws);
+    let changes = changes(&draws, observer.sources.len());
     let once = presence.iter().filter(|a| a.draws == 1).count();
     let twice = presence.iter().filter(|a| a.draws == 2).count();
     let incidences = draws.iter().map(|d| d.set.len()).sum();
-    let sources: Vec<_> = (0..observer.sources.len()).map(|source| Drawn::by(source, draws)).collect();
+    let sources: Vec<_> = (0..observer.sources.len()).map(|source| Drawn::by(source, &draws)).collect();
     Observation {
         host: observer.host.clone(),
         record_type: observer.record_type,
@@ -36,8 +35,8 @@ pub(super) fn summarise(observer: &Observer, ended_at: Timestamp) -> Observation
             .map(|(outcome, count)| OutcomeCount { outcome: (*outcome).to_owned(), count: *count })
             .collect(),
         truncated: observer.truncated,
-        answer_size: sizes(draws),
-        distinct_sets: distinct_sets(draws),
+        answer_size: sizes(&draws),
+        distinct_sets: distinct_sets(&draws),
         set_changes: changes.all,
         simultaneous_changes: changes.simultaneous,
         order_changes: observer.order_changes,
@@ -58,7 +57,7 @@ pub(super) fn summarise(observer: &Observer, ended_at: Timestamp) -> Observation
             .collect(),
         cname_chains: chains(observer),
         addresses: presence,
-        draws: draws.to_vec(),
+        draws,
     }
 }
 

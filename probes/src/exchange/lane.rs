@@ -1,7 +1,7 @@
 //! The queries that share one socket to one server. Tickets (query bytes and a place for the answer) come in from any
 //! task; a task of the lane's own sends them in batches, matches the answers by id and question, and gives up on
-//! those that take too long. A lane ends when nothing is awaited, and changes its port after [`LIFETIME`] queries.
-//! Opened by `exchange`, one at a time for each server.
+//! those that take too long. A lane ends when nothing is awaited, a busy one a moment later, and changes its port after
+//! [`LIFETIME`] queries. Opened by `exchange`, one at a time for each server.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
@@ -24,6 +24,9 @@ use crate::wire;
 /// Queries that one port carries: enough that opening a socket costs nothing per query, few enough of the 65,536 ids
 /// that a fresh one is found at once.
 const LIFETIME: usize = 8192;
+/// How long a port that carried a batch is kept for the next query. One that carried less goes at once: a load balancer
+/// in front of many resolvers chooses by port.
+const LINGER: Duration = Duration::from_millis(5);
 
 /// A query, and where its answer is awaited.
 pub(super) struct Ticket {
@@ -126,24 +129,28 @@ impl Trip {
         }
     }
 
-    /// Sends and receives until nothing is left or the port has served its time.
+    /// Sends and receives until nothing comes any more or the port has served its time.
     async fn use_up(&mut self, socket: &UdpSocket) {
         self.used.clear();
         self.deadlines.clear();
+        let mut lingered = false;
         let mut alarm = pin!(sleep_until(Instant::now() + self.timeout));
         loop {
             self.expire();
             self.take_inbox();
             let blocked = self.send(socket);
-            if self.awaited.is_empty() && self.ready.is_empty() && (self.is_worn() || self.is_over()) {
+            let idle = self.awaited.is_empty() && self.ready.is_empty();
+            let done = lingered || self.used.len() < batch::BATCH;
+            if idle && (self.is_worn() || done && self.is_over()) {
                 return;
             }
             let deadline = self.deadlines.front().map(|(deadline, _)| *deadline);
-            let wake = if let Blocked::Pace(at) = blocked {
-                deadline.map_or(at, |d| d.min(at)).into()
-            } else {
-                deadline
+            let wake = match blocked {
+                Blocked::Pace(at) => Some(deadline.map_or(at, |d| d.min(at))),
+                _ if idle => Some(Instant::now() + LINGER),
+                _ => deadline,
             };
+            lingered = false;
             if let Some(wake) = wake.filter(|wake| *wake != alarm.deadline()) {
                 alarm.as_mut().reset(wake);
             }
@@ -151,7 +158,7 @@ impl Trip {
                 ready = socket.ready(batch::ARRIVAL) => if ready.is_ok() { self.receive(socket) },
                 () = self.lane.filled.notified() => {}
                 _ = socket.writable(), if matches!(blocked, Blocked::Kernel) => {}
-                () = alarm.as_mut() => {}
+                () = alarm.as_mut() => lingered = idle,
             }
         }
     }
@@ -190,7 +197,8 @@ impl Trip {
     fn send(&mut self, socket: &UdpSocket) -> Blocked {
         loop {
             let now = Instant::now();
-            let paused = self.make_ready(now);
+            // Those that are ready go first, so that none waits for ever for others of its size.
+            let paused = if self.ready.is_empty() { self.make_ready(now) } else { None };
             if self.ready.is_empty() {
                 return paused.map_or(Blocked::No, Blocked::Pace);
             }
@@ -209,9 +217,15 @@ impl Trip {
         }
     }
 
-    /// Moves what may go now from the queue to `ready`, each with an id that this port has not used. Says when the
-    /// pace allows more.
+    /// Moves what may go now from the queue to `ready`, each with an id that this port has not used, and those of one
+    /// size together. Says when the pace allows more.
     fn make_ready(&mut self, now: Instant) -> Option<Instant> {
+        let paused = self.take_turns(now);
+        self.ready.make_contiguous().sort_by_key(|(_, ticket)| ticket.request.len());
+        paused
+    }
+
+    fn take_turns(&mut self, now: Instant) -> Option<Instant> {
         while !self.is_worn()
             && self.ready.len() < batch::BATCH
             && self.awaited.len() + self.ready.len() < self.in_flight
@@ -252,16 +266,17 @@ impl Trip {
 
     fn receive(&mut self, socket: &UdpSocket) {
         // Each error that is read clears one that is pending, so this ends.
-        while batch::receive(socket, |datagram| self.arrived(datagram)).is_err() {
+        let now = Instant::now();
+        while batch::receive(socket, |datagram| self.arrived(datagram, now)).is_err() {
             self.give_up_all();
         }
     }
 
-    fn arrived(&mut self, datagram: &[u8]) {
+    fn arrived(&mut self, datagram: &[u8], now: Instant) {
         let id = datagram.first_chunk().map(|id| u16::from_be_bytes(*id));
         match id.and_then(|id| self.awaited.get_mut(&id)) {
             Some(sent) => match wire::check(&sent.ticket.request, datagram) {
-                Ok(()) => self.settle(id.unwrap_or_default(), Ok(datagram.to_vec())),
+                Ok(()) => self.settle(id.unwrap_or_default(), now, Ok(datagram.to_vec())),
                 Err(malformed) => sent.malformed = Some(malformed),
             },
             None if id.is_some_and(|id| self.used.contains(&id)) => {}
@@ -297,7 +312,7 @@ impl Trip {
                 Some(_) if deadline > now => return,
                 Some(sent) => {
                     let failure = sent.malformed.map_or(Failure::Timeout, Failure::Malformed);
-                    self.settle(id, Err(failure));
+                    self.settle(id, now, Err(failure));
                 }
                 None => {}
             }
@@ -306,15 +321,16 @@ impl Trip {
     }
 
     fn give_up_all(&mut self) {
+        let now = Instant::now();
         for (_, id) in std::mem::take(&mut self.deadlines) {
-            self.settle(id, Err(Failure::Unreachable));
+            self.settle(id, now, Err(Failure::Unreachable));
         }
     }
 
-    fn settle(&mut self, id: u16, result: Result<Vec<u8>, Failure>) {
+    fn settle(&mut self, id: u16, now: Instant, result: Result<Vec<u8>, Failure>) {
         if let Some(Sent { ticket, at, since, .. }) = self.awaited.remove(&id) {
             let Ticket { request, reply } = ticket;
-            let _ = reply.send(Exchanged { request, at, rtt: since.elapsed(), result });
+            let _ = reply.send(Exchanged { request, at, rtt: now - since, result });
         }
     }
 }
