@@ -3,6 +3,7 @@
 //! [`Observation`] goes out; `classify` and `recommend` read it, reports print it.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use schemars::JsonSchema;
@@ -105,7 +106,7 @@ pub struct Draw {
     /// The address that came first on the wire.
     pub first: IpAddr,
     /// Distinct addresses, sorted.
-    pub set: Vec<IpAddr>,
+    pub set: Arc<[IpAddr]>,
 }
 
 /// How often an address was seen.

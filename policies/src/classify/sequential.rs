@@ -171,7 +171,7 @@ impl Test {
     fn learn(&mut self, draw: &Draw) -> (usize, usize) {
         let before = self.counts.len();
         self.numbers.clear();
-        for addr in &draw.set {
+        for addr in &*draw.set {
             let next = u32::try_from(self.counts.len()).unwrap_or(u32::MAX);
             let id = *self.ids.entry(*addr).or_insert(next);
             if id == next {

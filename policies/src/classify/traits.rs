@@ -65,7 +65,7 @@ fn partial(o: &Observation) -> bool {
 
 /// Sources that see sets of their own.
 fn regional(o: &Observation) -> bool {
-    let own = |source: usize| o.draws.iter().filter(move |d| d.source == source).flat_map(|d| &d.set);
+    let own = |source: usize| o.draws.iter().filter(move |d| d.source == source).flat_map(|d| d.set.iter());
     let seen: Vec<Vec<_>> = o
         .sources
         .iter()
@@ -116,7 +116,7 @@ fn split_horizon(o: &Observation) -> bool {
     let answers = |v: Vantage| o.sources.iter().any(|s| s.vantage == v && s.draws > 1);
     let gave = |v: Vantage| {
         let sources = o.sources.iter().filter(move |s| s.vantage == v);
-        sources.flat_map(|s| o.draws.iter().filter(|d| d.source == s.source)).flat_map(|d| &d.set)
+        sources.flat_map(|s| o.draws.iter().filter(|d| d.source == s.source)).flat_map(|d| d.set.iter())
     };
     let shared = gave(Vantage::Cache).any(|addr| gave(Vantage::Authority).any(|other| other == addr));
     let both = answers(Vantage::Cache) && answers(Vantage::Authority);

@@ -2,6 +2,7 @@
 //! [`Observation`] go out. Used by `observe` and by the sampling plan.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 
@@ -39,7 +40,7 @@ pub struct SourceState {
     pub(super) seen: SourceSeen,
     entries: Entries,
     /// The last reply, in wire order and sorted.
-    last: (Vec<IpAddr>, Vec<IpAddr>),
+    last: (Vec<IpAddr>, Arc<[IpAddr]>),
 }
 
 impl SourceState {
@@ -70,8 +71,10 @@ impl SourceState {
         wire.clone_from(addresses);
         addresses.sort_unstable();
         addresses.dedup();
-        let same_set = sorted == addresses;
-        sorted.clone_from(addresses);
+        let same_set = **sorted == **addresses;
+        if !same_set {
+            *sorted = addresses.as_slice().into();
+        }
         other_order && same_set
     }
 }
@@ -200,7 +203,8 @@ impl Observer {
         if let Seen::Draw { cached } = state.entries.push(reply)
             && !(cached && shared)
         {
-            let draw = Draw { at: sample.at, source: sample.source, cached, first, set: set.clone() };
+            let set = Arc::clone(&state.last.1);
+            let draw = Draw { at: sample.at, source: sample.source, cached, first, set };
             if sunk {
                 state.seen.sinkholes += 1;
                 self.sinkholes.push(draw);

@@ -67,7 +67,7 @@ fn presence(draws: &[Draw]) -> (Vec<AddressSeen>, Series) {
     let mut series = Series::default();
     for draw in draws {
         let known = counts.len();
-        for addr in &draw.set {
+        for addr in &*draw.set {
             let (held, first) = counts.entry(*addr).or_default();
             *held += 1;
             *first += usize::from(draw.first == *addr);
@@ -102,7 +102,7 @@ struct Drawn {
 impl Drawn {
     fn by(source: usize, draws: &[Draw]) -> Self {
         let own = || draws.iter().filter(|draw| draw.source == source);
-        let mut addresses: Vec<_> = own().flat_map(|draw| &draw.set).copied().collect();
+        let mut addresses: Vec<_> = own().flat_map(|draw| draw.set.iter()).copied().collect();
         addresses.sort_unstable();
         addresses.dedup();
         Self { draws: own().count(), addresses }
@@ -152,7 +152,7 @@ fn changes(draws: &[Draw], sources: usize) -> Changes {
                 || stood(own.get(i + 1), own.get(i + 2));
             let union = before.set.len() + after.set.len() - common;
             if stable || 2 * common >= union {
-                flips.push(Flip { at: after.at, from: before.set.clone(), to: after.set.clone() });
+                flips.push(Flip { at: after.at, from: before.set.to_vec(), to: after.set.to_vec() });
             }
         }
         changes.simultaneous += at_once;
