@@ -1,6 +1,7 @@
 //! A Kubernetes cluster: a context of the kubeconfig comes in; what the mesh has deployed, the versions in use, the
 //! outcome of an apply and the admin ports of proxies go out. The only place that imports kube. Reads only, but for
-//! [`Cluster::apply`] and the lab's own entries; whatever a right is missing for becomes a [`Problem`] that names it, and the rest goes on.
+//! [`Cluster::apply`] and the lab's own entries; whatever a right is missing for becomes a [`Problem`] that names it,
+//! and the rest goes on.
 
 use kube::api::{Api, ApiResource, DynamicObject};
 use kube::config::{KubeConfigOptions, Kubeconfig};

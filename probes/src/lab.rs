@@ -143,7 +143,7 @@ impl Bench {
         let dns = NameServer::prepare(Part::new(site.dns)?, &scenario, started_at).await?;
         let Around { front, admin } = around;
         let cluster = cluster_name_at(mesh_port(setup.cell.path), HOST);
-        proxies::until_sent(admin, &cluster).await?;
+        proxies::until_told(admin, &cluster, setup.cell.resolution, &dns).await?;
         let served = dns.in_service().await?;
         let recorder = Recorder::start(admin, cluster.clone(), start, setup.stream, served);
         let proxies = Vec::new();

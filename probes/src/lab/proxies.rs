@@ -1,14 +1,15 @@
 //! The Envoys of one cell: started here with the lab's own bootstrap, or waiting for what a control plane sends. Called
 //! by the bench.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
+use super::dns::NameServer;
 use super::{HOST, LabError, SENT, Setup};
 use crate::envoy::admin::Admin;
-use crate::envoy::bootstrap::{self, Ads, DnsCluster, Proxy, Upstream};
+use crate::envoy::bootstrap::{self, Ads, Discovery, DnsCluster, Proxy, Upstream};
 use crate::envoy::process::Launch;
 use crate::envoy::{Binary, Envoy};
 use crate::evidence::Topology;
@@ -24,6 +25,34 @@ pub(super) async fn until_sent(admin: Admin, cluster: &str) -> Result<(), LabErr
         sleep(Duration::from_millis(25)).await;
     }
     Ok(())
+}
+
+/// Waits until the proxy holds what the lab DNS has told it in this cell. It may have asked for the name before the
+/// cell's records were there, and then holds those of the cell before until their TTL is over.
+pub(super) async fn until_told(
+    admin: Admin,
+    cluster: &str,
+    discovery: Discovery,
+    dns: &NameServer,
+) -> Result<(), LabError> {
+    let began = Instant::now();
+    loop {
+        let mut told = dns.log().await?.pop().map(|answer| answer.addrs).unwrap_or_default();
+        match discovery {
+            Discovery::Strict => told.sort_unstable(),
+            Discovery::Logical => told.truncate(1),
+        }
+        let mut listed: Vec<IpAddr> = admin.hosts(cluster).await?.into_iter().map(|host| host.addr).collect();
+        listed.sort_unstable();
+        if !told.is_empty() && listed == told {
+            return Ok(());
+        }
+        if began.elapsed() > SENT {
+            let said = format!("{cluster} holds {listed:?} after {SENT:?}, and the lab DNS told it {told:?}");
+            return Err(LabError::ControlPlane(said));
+        }
+        sleep(Duration::from_millis(25)).await;
+    }
 }
 
 /// One Envoy, or a sidecar in front of a gateway; the one with the DNS cluster is last.
