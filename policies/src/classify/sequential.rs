@@ -6,8 +6,8 @@
 //! so that a favourite does not hide what turns behind it. Draws at about the same time form a look: what a look
 //! showed is compared with what the next one shows, since a draw of several may be held too.
 
-use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use super::look::Looks;
 use crate::observe::Draw;
@@ -21,8 +21,8 @@ pub(crate) const AT_ONCE_MS: i64 = 1000;
 /// The state of the test.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Test {
-    /// The addresses by number, in the order of their first appearance.
-    ids: BTreeMap<IpAddr, u32>,
+    /// The addresses, sorted, each with its number in the order of first appearance.
+    ids: Vec<(IpAddr, u32)>,
     /// Draws that held each of them.
     counts: Vec<u32>,
     /// Different sets, each a sorted list of numbers, in the order of their first appearance.
@@ -32,8 +32,8 @@ pub(crate) struct Test {
     /// The last draw of each source.
     sources: Vec<LastDraw>,
     steps: Vec<Step>,
-    /// The numbers of the draw at hand.
-    numbers: Vec<u32>,
+    /// The last draw's addresses, and the index of their set.
+    last: Option<(Arc<[IpAddr]>, usize)>,
     /// Sorted numbers of the addresses that most draws hold.
     pub(super) favourites: Vec<u32>,
     /// Draws without the favourites.
@@ -170,35 +170,51 @@ impl Test {
     /// Counts the addresses; the index of their set, and how many of them are new.
     fn learn(&mut self, draw: &Draw) -> (usize, usize) {
         let before = self.counts.len();
-        self.numbers.clear();
-        for addr in &*draw.set {
-            let next = u32::try_from(self.counts.len()).unwrap_or(u32::MAX);
-            let id = *self.ids.entry(*addr).or_insert(next);
-            if id == next {
-                self.counts.push(0);
+        let set = match &self.last {
+            // Equal answers in a row share one set: the usual case, and there is nothing to look up.
+            Some((last, set)) if Arc::ptr_eq(last, &draw.set) => *set,
+            _ => {
+                let set = self.index_of(&draw.set);
+                self.last = Some((Arc::clone(&draw.set), set));
+                set
             }
-            let count = &mut self.counts[id as usize];
+        };
+        for id in &self.sets[set] {
+            let count = &mut self.counts[*id as usize];
             *count += 1;
             match *count {
                 1 => self.once += 1,
                 2 => self.once -= 1,
                 _ => {}
             }
-            self.numbers.push(id);
         }
-        self.numbers.sort_unstable();
-        self.numbers.dedup();
-        self.incidences += self.numbers.len();
-        let place = self.sorted.binary_search_by(|set| (*self.sets[*set]).cmp(&self.numbers));
-        let set = match place {
+        self.incidences += self.sets[set].len();
+        (set, self.counts.len() - before)
+    }
+
+    /// The index of a set, which becomes known, as its addresses do.
+    fn index_of(&mut self, addresses: &[IpAddr]) -> usize {
+        let mut numbers = Vec::with_capacity(addresses.len());
+        for addr in addresses {
+            let place = self.ids.binary_search_by_key(addr, |(known, _)| *known);
+            let place = place.unwrap_or_else(|place| {
+                let next = u32::try_from(self.counts.len()).unwrap_or(u32::MAX);
+                self.ids.insert(place, (*addr, next));
+                self.counts.push(0);
+                place
+            });
+            numbers.push(self.ids[place].1);
+        }
+        numbers.sort_unstable();
+        numbers.dedup();
+        match self.sorted.binary_search_by(|set| (*self.sets[*set]).cmp(&numbers)) {
             Ok(place) => self.sorted[place],
             Err(place) => {
                 self.sorted.insert(place, self.sets.len());
-                self.sets.push(self.numbers.as_slice().into());
+                self.sets.push(numbers.into());
                 self.sets.len() - 1
             }
-        };
-        (set, self.counts.len() - before)
+        }
     }
 
     fn compare(&mut self, last: LastDraw, now: LastDraw) {

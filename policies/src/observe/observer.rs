@@ -31,7 +31,6 @@ pub struct Observer {
     authority_ttl: Option<TtlSeen>,
     cache_ttl: Option<TtlSeen>,
     sinkhole_ttl: Option<TtlSeen>,
-    set: Vec<IpAddr>,
 }
 
 /// What is known of one source so far.
@@ -39,8 +38,10 @@ pub struct Observer {
 pub struct SourceState {
     pub(super) seen: SourceSeen,
     entries: Entries,
-    /// The last reply, in wire order and sorted.
-    last: (Vec<IpAddr>, Arc<[IpAddr]>),
+    /// The last reply's addresses in wire order.
+    wire: Vec<IpAddr>,
+    /// The same, distinct and sorted.
+    set: Arc<[IpAddr]>,
 }
 
 impl SourceState {
@@ -64,18 +65,23 @@ impl SourceState {
         self.entries.next_fresh()
     }
 
-    /// Sorts a reply's addresses; true if the previous reply had the same ones in another order.
-    fn reordered(&mut self, addresses: &mut Vec<IpAddr>) -> bool {
-        let (wire, sorted) = &mut self.last;
-        let other_order = wire.len() == addresses.len() && *wire != *addresses;
-        wire.clone_from(addresses);
-        addresses.sort_unstable();
-        addresses.dedup();
-        let same_set = **sorted == **addresses;
-        if !same_set {
-            *sorted = addresses.as_slice().into();
+    /// Takes a reply's addresses; true if the previous reply had the same ones in another order.
+    fn reordered(&mut self, answers: &[Answer]) -> bool {
+        let wire = answers.iter().map(|answer| answer.addr);
+        if wire.clone().eq(self.wire.iter().copied()) {
+            return false;
         }
-        other_order && same_set
+        let as_many = self.wire.len() == answers.len();
+        self.wire.clear();
+        self.wire.extend(wire);
+        let mut set = self.wire.clone();
+        set.sort_unstable();
+        set.dedup();
+        let same_set = *self.set == *set;
+        if !same_set {
+            self.set = set.into();
+        }
+        as_many && same_set
     }
 }
 
@@ -94,7 +100,8 @@ impl Observer {
                 sinkholes: 0,
             },
             entries: Entries::new(s.vantage),
-            last: Default::default(),
+            wire: Vec::new(),
+            set: Arc::default(),
         });
         Self {
             host,
@@ -111,7 +118,6 @@ impl Observer {
             authority_ttl: None,
             cache_ttl: None,
             sinkhole_ttl: None,
-            set: Vec::new(),
         }
     }
 
@@ -187,10 +193,9 @@ impl Observer {
         let sunk = answers.iter().all(|answer| unroutable(answer.addr));
         self.see_ttl(sample.source, sunk, answers, chain);
         self.see_chain(chain);
-        let mut set = std::mem::take(&mut self.set);
-        set.clear();
-        set.extend(answers.iter().map(|a| a.addr));
-        self.order_changes += usize::from(self.sources[sample.source].reordered(&mut set));
+        let state = &mut self.sources[sample.source];
+        self.order_changes += usize::from(state.reordered(answers));
+        let set = Arc::clone(&state.set);
         let reply = Reply {
             at: sample.at.as_millisecond(),
             ttl: answers.iter().map(|a| a.ttl).min().unwrap_or_default(),
@@ -203,7 +208,6 @@ impl Observer {
         if let Seen::Draw { cached } = state.entries.push(reply)
             && !(cached && shared)
         {
-            let set = Arc::clone(&state.last.1);
             let draw = Draw { at: sample.at, source: sample.source, cached, first, set };
             if sunk {
                 state.seen.sinkholes += 1;
@@ -212,7 +216,6 @@ impl Observer {
                 self.draws.push(draw);
             }
         }
-        self.set = set;
     }
 
     fn see_ttl(&mut self, source: usize, sunk: bool, answers: &[Answer], chain: &[Cname]) {

@@ -1,8 +1,8 @@
 //! The [`Observation`] out of an [`Observer`]'s record: presence, changes, pool size, disagreement. Pure arithmetic
 //! over the draws.
 
-use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 
@@ -63,18 +63,23 @@ pub(super) fn summarise(observer: &Observer, draws: Vec<Draw>, ended_at: Timesta
 
 /// How often each address was seen, and the series for the likelihood of the pool, which takes every draw as it comes.
 fn presence(draws: &[Draw]) -> (Vec<AddressSeen>, Series) {
-    let mut counts: BTreeMap<IpAddr, (usize, usize)> = BTreeMap::new();
+    // Sorted by address: how many draws held it, and in how many it came first.
+    let mut counts: Vec<(IpAddr, usize, usize)> = Vec::new();
     let mut series = Series::default();
     for draw in draws {
         let known = counts.len();
         for addr in &*draw.set {
-            let (held, first) = counts.entry(*addr).or_default();
+            let place = counts.binary_search_by_key(addr, |(known, ..)| *known).unwrap_or_else(|place| {
+                counts.insert(place, (*addr, 0, 0));
+                place
+            });
+            let (_, held, first) = &mut counts[place];
             *held += 1;
             *first += usize::from(draw.first == *addr);
         }
         series.draw(draw.set.len(), counts.len() - known);
     }
-    let seen = |(addr, (held, first)): (IpAddr, (usize, usize))| AddressSeen {
+    let seen = |(addr, held, first)| AddressSeen {
         addr,
         draws: held,
         presence: ratio(held, draws.len()),
@@ -102,7 +107,11 @@ struct Drawn {
 impl Drawn {
     fn by(source: usize, draws: &[Draw]) -> Self {
         let own = || draws.iter().filter(|draw| draw.source == source);
-        let mut addresses: Vec<_> = own().flat_map(|draw| draw.set.iter()).copied().collect();
+        // Equal answers in a row share one set.
+        let same = |a: &&Draw, b: &&Draw| Arc::ptr_eq(&a.set, &b.set);
+        let sets = own().collect::<Vec<_>>();
+        let sets = sets.chunk_by(same).filter_map(|run| run.first());
+        let mut addresses: Vec<_> = sets.flat_map(|draw| draw.set.iter()).copied().collect();
         addresses.sort_unstable();
         addresses.dedup();
         Self { draws: own().count(), addresses }
