@@ -79,12 +79,11 @@ impl Authorities {
         source: &Source,
     ) -> DnsSample {
         let first = self.search.sampler.look(&name::of_host(host), record_type, index, source).await;
-        if leads_elsewhere(&first) {
-            // Boxed, as it is rare: a name that waits would have to keep room for it.
-            Box::pin(self.follow(first, record_type, source.ecs)).await.sample
-        } else {
-            first.sample
+        if !leads_elsewhere(&first) {
+            return first.sample;
         }
+        // Boxed, as it is rare: a name that waits would have to keep room for it.
+        Box::pin(self.follow(first, record_type, source.ecs)).await.sample
     }
 
     /// Follows an alias through the zones of its targets.

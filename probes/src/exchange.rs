@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use foldhash::fast::RandomState;
@@ -53,11 +53,10 @@ impl Default for Sending {
 
 /// What became of a query.
 pub(crate) struct Exchanged {
-    /// What was asked, for a second try.
-    pub(crate) request: Vec<u8>,
     /// When it left.
     pub(crate) at: Timestamp,
     pub(crate) rtt: Duration,
+    /// The response, in the query's own buffer.
     pub(crate) result: Result<Vec<u8>, Failure>,
 }
 
@@ -96,16 +95,24 @@ impl Exchange {
         self.sending.max_queries.is_some_and(|most| self.sent.load(Ordering::Relaxed) >= most)
     }
 
+    /// Waits until `server` has room for a query more: those that begin later would only wait in line.
+    pub(crate) async fn turn(&self, server: SocketAddr) {
+        let lane = self.lock().get(&server).and_then(|server| server.lane.clone());
+        if let Some(lane) = lane {
+            lane.turn().await;
+        }
+    }
+
     /// Over UDP. The id of `request` is drawn anew.
     pub(crate) async fn udp(&self, server: SocketAddr, request: Vec<u8>) -> Exchanged {
         self.sent.fetch_add(1, Ordering::Relaxed);
         let (reply, answered) = oneshot::channel();
         self.enqueue(server, Ticket { request, reply });
-        answered.await.unwrap_or_else(|_| Exchanged::unsent(Vec::new()))
+        answered.await.unwrap_or_else(|_| Exchanged::unsent())
     }
 
     /// Over TCP, on a connection of its own. Another id is drawn.
-    pub(crate) async fn tcp(&self, server: SocketAddr, request: &[u8]) -> Result<Vec<u8>, Failure> {
+    pub(crate) async fn tcp(&self, server: SocketAddr, request: Vec<u8>) -> Result<Vec<u8>, Failure> {
         self.sent.fetch_add(1, Ordering::Relaxed);
         let _socket = self.sockets.acquire().await;
         tokio::time::timeout(self.sending.timeout, tcp::ask(server, request))
@@ -114,7 +121,7 @@ impl Exchange {
     }
 
     fn enqueue(&self, address: SocketAddr, mut ticket: Ticket) {
-        let mut servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut servers = self.lock();
         let server = servers
             .entry(address)
             .or_insert_with(|| Server { pace: Arc::new(Pace::new(self.sending.rate)), lane: None });
@@ -124,16 +131,20 @@ impl Exchange {
                 Err(refused) => ticket = refused,
             }
         }
-        let lane = Lane::with(ticket);
+        let lane = Lane::with(ticket, self.sending.in_flight);
         server.lane = Some(Arc::clone(&lane));
         let trip = lane::Trip::new(lane, address, Arc::clone(&server.pace), &self.sending);
         tokio::spawn(trip.run(Arc::clone(&self.sockets)));
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<SocketAddr, Server, RandomState>> {
+        self.servers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Exchanged {
     /// Given up before it left.
-    fn unsent(request: Vec<u8>) -> Self {
-        Self { request, at: Timestamp::now(), rtt: Duration::ZERO, result: Err(Failure::Unreachable) }
+    fn unsent() -> Self {
+        Self { at: Timestamp::now(), rtt: Duration::ZERO, result: Err(Failure::Unreachable) }
     }
 }

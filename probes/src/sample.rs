@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use policies::{DnsSample, Host, Outcome, RecordType, Response, Source, Transport, Vantage};
+use policies::{DnsSample, Host, Malformed, Outcome, RecordType, Response, Source, Transport, Vantage};
 
 use crate::exchange::{Exchange, Exchanged, Failure};
 pub use crate::exchange::{Rate, Sending};
@@ -20,7 +20,7 @@ pub struct Sampler(Arc<Exchange>);
 /// A sample, and what more the message said.
 pub(crate) struct Looked {
     pub(crate) sample: DnsSample,
-    /// The message, read; absent where none came back, or it gave the addresses and there is nothing to follow.
+    /// The message, read; absent where none came back, or it says it all: addresses, or that there are none.
     pub(crate) reply: Option<Box<Reply>>,
 }
 
@@ -35,6 +35,11 @@ impl Sampler {
     #[must_use]
     pub fn is_spent(&self) -> bool {
         self.0.is_spent()
+    }
+
+    /// Waits until `server` has fewer unanswered queries than [`Sending::in_flight`] allows, in the order of the calls.
+    pub async fn turn(&self, server: SocketAddr) {
+        self.0.turn(server).await;
     }
 
     /// Looks `host` up at `source`, which has this `index` in its window. RD is set for a cache and not for an
@@ -56,66 +61,104 @@ impl Sampler {
         index: usize,
         source: &Source,
     ) -> Looked {
-        let recursion = source.vantage == Vantage::Cache;
-        let qtype = wire::type_code(record_type);
-        let edns = wire::query(qname, qtype, recursion, source.ecs.map_or(Edns::Plain, Edns::Subnet));
-        let mut looked = self.attempt(source.server, edns, record_type).await;
-        // Servers older than EDNS refuse the OPT record (RFC 6891, section 7).
-        if looked.reply.as_ref().is_some_and(|reply| matches!(reply.rcode, FORMERR | NOTIMP)) {
-            let plain = wire::query(qname, qtype, recursion, Edns::Absent);
-            let first = looked.sample;
-            looked = self.attempt(source.server, plain, record_type).await;
-            looked.sample.rtt += first.rtt;
-            looked.sample.at = first.at;
+        let question = Question { qname, record_type, recursion: source.vantage == Vantage::Cache };
+        let edns = source.ecs.map_or(Edns::Plain, Edns::Subnet);
+        let exchanged = self.0.udp(source.server, question.query(edns)).await;
+        let mut looked = Looked::read(exchanged, record_type, Transport::Udp);
+        if looked.refuses_edns() || looked.is_truncated() {
+            // Boxed, as it is rare: a name that waits would have to keep room for it.
+            looked = Box::pin(self.look_again(looked, question, source.server, edns)).await;
         }
         looked.sample.source = index;
         looked
     }
 
-    async fn attempt(&self, server: SocketAddr, request: Vec<u8>, record_type: RecordType) -> Looked {
-        let Exchanged { request, at, mut rtt, result } = self.0.udp(server, request).await;
-        let read = |bytes: Vec<u8>| wire::read(&bytes, record_type).map(|reply| (reply, bytes.len()));
-        let sample = |rtt, outcome, response| DnsSample { at, source: 0, rtt, outcome, response };
-        let bytes = match result {
-            Ok(bytes) => bytes,
-            Err(failure) => return Looked { sample: sample(rtt, failure.into(), None), reply: None },
-        };
-        let Some((mut reply, mut size)) = read(bytes) else {
-            let outcome = Outcome::Malformed(policies::Malformed::Garbage);
-            return Looked { sample: sample(rtt, outcome, None), reply: None };
-        };
-        let truncated = reply.truncated;
-        let mut transport = Transport::Udp;
-        if truncated {
-            let started = tokio::time::Instant::now();
-            // Boxed, as it is rare: a name that waits would have to keep room for it.
-            let whole = Box::pin(self.0.tcp(server, &request)).await.ok().and_then(read);
-            rtt += started.elapsed();
-            if let Some(whole) = whole {
-                transport = Transport::Tcp;
-                (reply, size) = whole;
-            }
+    /// Servers older than EDNS refuse the OPT record (RFC 6891, section 7); a truncated answer is whole over TCP.
+    async fn look_again(
+        &self,
+        mut looked: Looked,
+        question: Question<'_>,
+        server: SocketAddr,
+        mut edns: Edns,
+    ) -> Looked {
+        let at = looked.sample.at;
+        if looked.refuses_edns() {
+            edns = Edns::Absent;
+            let mut plain = self.0.udp(server, question.query(edns)).await;
+            plain.rtt += looked.sample.rtt;
+            looked = Looked::read(plain, question.record_type, Transport::Udp);
         }
-        let outcome =
-            if truncated && transport == Transport::Udp { Outcome::Truncated } else { outcome(&mut reply) };
-        let response = Response {
-            size,
-            authoritative: reply.authoritative,
-            truncated,
-            transport,
-            edns: reply.edns,
-            ecs_scope: reply.ecs_scope,
-        };
-        let reply = (!matches!(outcome, Outcome::Answered { .. })).then(|| Box::new(reply));
-        Looked { sample: sample(rtt, outcome, Some(response)), reply }
+        if looked.is_truncated() {
+            let started = tokio::time::Instant::now();
+            let result = self.0.tcp(server, question.query(edns)).await;
+            let rtt = looked.sample.rtt + started.elapsed();
+            let whole = Exchanged { at, rtt, result };
+            let whole = Looked::read(whole, question.record_type, Transport::Tcp);
+            if whole.sample.response.is_some() {
+                looked = whole;
+            }
+            looked.sample.rtt = rtt;
+        }
+        looked.sample.at = at;
+        looked
     }
 
     /// The raw exchange, for messages that hold more than addresses.
     pub(crate) async fn ask(&self, server: SocketAddr, request: Vec<u8>) -> Result<Vec<u8>, Failure> {
-        let Exchanged { request, result, .. } = self.0.udp(server, request).await;
-        let bytes = result?;
+        let bytes = self.0.udp(server, request.clone()).await.result?;
         let truncated = bytes.get(2).is_some_and(|flags| flags & 0x02 != 0);
-        if truncated { self.0.tcp(server, &request).await } else { Ok(bytes) }
+        if truncated { self.0.tcp(server, request).await } else { Ok(bytes) }
+    }
+}
+
+/// What is asked, with or without EDNS.
+#[derive(Clone, Copy)]
+struct Question<'a> {
+    qname: &'a [u8],
+    record_type: RecordType,
+    recursion: bool,
+}
+
+impl Question<'_> {
+    fn query(self, edns: Edns) -> Vec<u8> {
+        wire::query(self.qname, wire::type_code(self.record_type), self.recursion, edns)
+    }
+}
+
+impl Looked {
+    fn read(Exchanged { at, rtt, result }: Exchanged, record_type: RecordType, transport: Transport) -> Self {
+        let read = |bytes: Vec<u8>| match wire::read(&bytes, record_type) {
+            Some(reply) => Ok((bytes.len(), reply)),
+            None => Err(Failure::Malformed(Malformed::Garbage)),
+        };
+        let (size, mut reply) = match result.and_then(read) {
+            Ok(read) => read,
+            Err(failure) => {
+                let sample = DnsSample { at, source: 0, rtt, outcome: failure.into(), response: None };
+                return Self { sample, reply: None };
+            }
+        };
+        let cut = reply.truncated && transport == Transport::Udp;
+        let outcome = if cut { Outcome::Truncated } else { outcome(&mut reply) };
+        let response = Response {
+            size,
+            authoritative: reply.authoritative,
+            truncated: reply.truncated || transport == Transport::Tcp,
+            transport,
+            edns: reply.edns,
+            ecs_scope: reply.ecs_scope,
+        };
+        let sample = DnsSample { at, source: 0, rtt, outcome, response: Some(response) };
+        let followed = reply.rcode != 0 || !reply.chain.is_empty() || reply.referral.is_some();
+        Self { sample, reply: followed.then(|| Box::new(reply)) }
+    }
+
+    fn refuses_edns(&self) -> bool {
+        matches!(self.sample.outcome, Outcome::OtherRcode(FORMERR | NOTIMP))
+    }
+
+    fn is_truncated(&self) -> bool {
+        self.sample.response.is_some_and(|response| response.truncated)
     }
 }
 

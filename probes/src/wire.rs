@@ -14,7 +14,11 @@ pub(crate) mod name;
 
 /// UDP payload size that is offered: one IPv6 datagram that no path fragments (DNS flag day 2020).
 const PAYLOAD: u16 = 1232;
+/// Room for the query, and for most responses, which come into the same buffer.
+const ROOM: usize = 160;
 const HEADER: usize = 12;
+/// The root as owner, type, class, TTL and an empty RDATA.
+const SMALLEST_RECORD: usize = 11;
 
 pub(crate) const TYPE_A: u16 = 1;
 pub(crate) const TYPE_NS: u16 = 2;
@@ -45,7 +49,7 @@ pub(crate) enum Edns {
 /// A query with id 0 (the exchange draws one when it sends). `qname` is in wire format, uncompressed.
 pub(crate) fn query(qname: &[u8], qtype: u16, recursion: bool, edns: Edns) -> Vec<u8> {
     let records = u8::from(!matches!(edns, Edns::Absent));
-    let mut out = Vec::with_capacity(HEADER + qname.len() + 4 + 11 + 24);
+    let mut out = Vec::with_capacity(ROOM);
     out.extend_from_slice(&[0, 0, u8::from(recursion), 0, 0, 1, 0, 0, 0, 0, 0, records]);
     out.extend_from_slice(qname);
     out.extend_from_slice(&qtype.to_be_bytes());
@@ -130,7 +134,7 @@ pub(crate) fn read(message: &[u8], record_type: RecordType) -> Option<Reply> {
     }
     let answer = || Records { message, at: sections.question, left: header.answers };
     let chain = chain(&answer, &mut end)?;
-    let mut answers = Vec::new();
+    let mut answers = Vec::with_capacity(usize::from(header.answers).min(message.len() / SMALLEST_RECORD));
     for record in answer() {
         if record.rtype == type_code(record_type) && end.is_at(message, record.owner)? {
             answers.push(Answer { addr: address(record.data)?, ttl: record.ttl });

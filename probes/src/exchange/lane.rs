@@ -14,7 +14,7 @@ use foldhash::fast::RandomState;
 use jiff::Timestamp;
 use policies::Malformed;
 use tokio::net::UdpSocket;
-use tokio::sync::{Notify, Semaphore, oneshot};
+use tokio::sync::{Notify, Semaphore, SemaphorePermit, oneshot};
 use tokio::time::{Instant, sleep_until};
 
 use super::pace::Pace;
@@ -38,6 +38,8 @@ pub(super) struct Ticket {
 pub(super) struct Lane {
     inbox: Mutex<Inbox>,
     filled: Notify,
+    /// A permit for each query that could be sent at once.
+    room: Semaphore,
 }
 
 struct Inbox {
@@ -47,9 +49,21 @@ struct Inbox {
 }
 
 impl Lane {
-    pub(super) fn with(ticket: Ticket) -> Arc<Self> {
+    pub(super) fn with(ticket: Ticket, in_flight: usize) -> Arc<Self> {
         let inbox = Inbox { tickets: VecDeque::from([ticket]), closed: false };
-        Arc::new(Self { inbox: Mutex::new(inbox), filled: Notify::new() })
+        Arc::new(Self { inbox: Mutex::new(inbox), filled: Notify::new(), room: Semaphore::new(in_flight) })
+    }
+
+    /// Waits for room, in the order of the calls.
+    pub(super) async fn turn(&self) {
+        // A lane that has ended has room.
+        let _ = self.room.acquire().await.map(SemaphorePermit::forget);
+    }
+
+    fn set_room(&self, room: usize) {
+        let told = self.room.available_permits();
+        self.room.add_permits(room.saturating_sub(told));
+        self.room.forget_permits(told.saturating_sub(room));
     }
 
     /// Queues a ticket, or gives it back where the lane has ended.
@@ -139,6 +153,7 @@ impl Trip {
             self.expire();
             self.take_inbox();
             let blocked = self.send(socket);
+            self.tell_room();
             let idle = self.awaited.is_empty() && self.ready.is_empty();
             let done = lingered || self.used.len() < batch::BATCH;
             if idle && (self.is_worn() || done && self.is_over()) {
@@ -163,6 +178,11 @@ impl Trip {
         }
     }
 
+    fn tell_room(&self) {
+        let taken = self.awaited.len() + self.ready.len() + self.queue.len();
+        self.lane.set_room(self.in_flight.saturating_sub(taken));
+    }
+
     fn is_worn(&self) -> bool {
         self.used.len() >= LIFETIME
     }
@@ -181,15 +201,17 @@ impl Trip {
         let over = inbox.tickets.is_empty();
         if over {
             inbox.closed = true;
+            self.lane.room.close();
         }
         over
     }
 
     fn abandon(mut self) {
         self.lane.lock().closed = true;
+        self.lane.room.close();
         self.take_inbox();
         for ticket in self.queue {
-            let _ = ticket.reply.send(Exchanged::unsent(ticket.request));
+            let _ = ticket.reply.send(Exchanged::unsent());
         }
     }
 
@@ -210,7 +232,7 @@ impl Trip {
                 Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => self.give_up_all(),
                 Err(_) => {
                     if let Some((_, ticket)) = self.ready.pop_front() {
-                        let _ = ticket.reply.send(Exchanged::unsent(ticket.request));
+                        let _ = ticket.reply.send(Exchanged::unsent());
                     }
                 }
             }
@@ -273,13 +295,15 @@ impl Trip {
     }
 
     fn arrived(&mut self, datagram: &[u8], now: Instant) {
-        let id = datagram.first_chunk().map(|id| u16::from_be_bytes(*id));
-        match id.and_then(|id| self.awaited.get_mut(&id)) {
+        let Some(id) = datagram.first_chunk().map(|id| u16::from_be_bytes(*id)) else {
+            return self.blame(datagram);
+        };
+        match self.awaited.get_mut(&id) {
             Some(sent) => match wire::check(&sent.ticket.request, datagram) {
-                Ok(()) => self.settle(id.unwrap_or_default(), now, Ok(datagram.to_vec())),
+                Ok(()) => self.settle(id, now, Ok(datagram)),
                 Err(malformed) => sent.malformed = Some(malformed),
             },
-            None if id.is_some_and(|id| self.used.contains(&id)) => {}
+            None if self.used.contains(&id) => {}
             None => self.blame(datagram),
         }
     }
@@ -327,10 +351,15 @@ impl Trip {
         }
     }
 
-    fn settle(&mut self, id: u16, now: Instant, result: Result<Vec<u8>, Failure>) {
+    fn settle(&mut self, id: u16, now: Instant, result: Result<&[u8], Failure>) {
         if let Some(Sent { ticket, at, since, .. }) = self.awaited.remove(&id) {
-            let Ticket { request, reply } = ticket;
-            let _ = reply.send(Exchanged { request, at, rtt: now - since, result });
+            let Ticket { request: mut buffer, reply } = ticket;
+            let result = result.map(|datagram| {
+                buffer.clear();
+                buffer.extend_from_slice(datagram);
+                buffer
+            });
+            let _ = reply.send(Exchanged { at, rtt: now - since, result });
         }
     }
 }

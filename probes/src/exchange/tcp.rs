@@ -11,8 +11,7 @@ use tokio::net::TcpStream;
 use super::Failure;
 use crate::wire;
 
-pub(super) async fn ask(server: SocketAddr, request: &[u8]) -> Result<Vec<u8>, Failure> {
-    let mut request = request.to_vec();
+pub(super) async fn ask(server: SocketAddr, mut request: Vec<u8>) -> Result<Vec<u8>, Failure> {
     request[..2].copy_from_slice(&rand::random::<[u8; 2]>());
     let response = transfer(server, &request).await.map_err(|error| match error.kind() {
         // The server closed the connection in the middle of a message, or before one.
