@@ -24,6 +24,9 @@ mod source;
 
 use source::Progress;
 
+/// Lookups of one server that most names with addresses take.
+const USUAL_LOOKUPS: usize = 8;
+
 /// How long to look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Window {
@@ -109,11 +112,12 @@ impl Plan {
         now: Timestamp,
     ) -> Self {
         let length = i64::try_from(limits.window.longest(&policy).as_millis()).unwrap_or(i64::MAX);
+        let window = ObservationWindow::new(host, record_type, sources, now);
         Self {
-            observer: Observer::new(host.clone(), record_type, &sources, now),
+            observer: Observer::new(window.host.clone(), record_type, &window.sources, now),
             deadline: now.as_millisecond().saturating_add(length),
-            progress: Progress::of(&sources),
-            window: ObservationWindow::new(host, record_type, sources, now),
+            progress: Progress::of(&window.sources),
+            window,
             test: Test::default(),
             sinkholes_only: true,
             policy,
@@ -161,6 +165,9 @@ impl Plan {
         for draw in &self.observer.draws()[self.test.draws()..] {
             self.test.push(draw);
         }
+        if self.window.samples.is_empty() && self.test.draws() > 0 {
+            self.window.samples.reserve(USUAL_LOOKUPS);
+        }
         self.window.samples.push(sample);
     }
 
@@ -206,11 +213,11 @@ impl Plan {
         Timestamp::from_millisecond(self.deadline).unwrap_or(Timestamp::MAX)
     }
 
-    /// Ends the plan: the window, as it is saved and replayed.
+    /// Ends the plan: the window, as it is saved and replayed, and what [`observe`](crate::observe()) makes of it.
     #[must_use]
-    pub fn finish(mut self, now: Timestamp) -> ObservationWindow {
+    pub fn finish(mut self, now: Timestamp) -> (ObservationWindow, Observation) {
         self.window.ended_at = now;
-        self.window
+        (self.window, self.observer.into_observation(now))
     }
 
     fn decided(&self) -> bool {

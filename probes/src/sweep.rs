@@ -1,18 +1,20 @@
-//! Many names at once. Hosts and [`Settings`] go in; for each of them the two windows (A and AAAA) and the remarks come
-//! out as they finish, and verdicts in between for a progress bar. The names share sockets, the pace per server and
-//! the budget of queries; one that fails disturbs no other. Runs on a thread of its own: a name waits most of its
-//! time, so that one thread serves them all. Called by the `classify` command.
+//! Many names at once. Hosts and [`Settings`] go in; for each of them the two windows (A and AAAA), what they show and
+//! the remarks come out as they finish, and verdicts in between for a progress bar. The names share sockets, the pace
+//! per server and the budget of queries; one that fails disturbs no other. Runs on a thread of its own: a name waits
+//! most of its time, so that one thread serves them all. Called by the `classify` command.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use ipnet::IpNet;
 use jiff::Timestamp;
 use policies::plan::{Limits, Plan};
 use policies::policy::Policy;
-use policies::{Classification, Host, ObservationWindow, RecordType, Source, Vantage};
+use policies::{Classification, Host, Observation, ObservationWindow, RecordType, Source, Vantage};
 use tokio::sync::{mpsc, watch as signal};
+use tokio::time::sleep;
 
 use crate::authority::{Authorities, Found};
 use crate::note::Note;
@@ -28,7 +30,9 @@ const UNPACED: u32 = 30_000;
 const FEWEST_AT_ONCE: usize = 8;
 /// Each costs memory while it waits.
 const MOST_AT_ONCE: usize = 20_000;
-/// Results that wait for a slow reader: many names are done at once, and each pause costs a change of threads.
+/// How long an ended name waits for others.
+const TOGETHER: Duration = Duration::from_millis(10);
+/// Results that wait for a slow reader: many names are done at once.
 const WAITING: usize = 1024;
 
 /// Whether the zone's own servers are asked.
@@ -80,6 +84,8 @@ pub struct Watched {
     pub host: Host,
     /// Of A and of AAAA, with the same sources.
     pub windows: [ObservationWindow; 2],
+    /// What they show.
+    pub observations: [Observation; 2],
     /// What went otherwise than hoped.
     pub notes: Vec<Note>,
 }
@@ -136,6 +142,8 @@ struct Names {
     settings: Settings,
     vantages: Vantages,
     events: mpsc::Sender<Event>,
+    /// Of names that have ended, not sent yet.
+    ended: Mutex<Vec<Event>>,
     stopped: signal::Receiver<bool>,
     /// When the last verdict on the way was told, milliseconds.
     told: AtomicI64,
@@ -147,7 +155,14 @@ impl Names {
         let authorities =
             Authorities::new(sampler.clone(), settings.resolvers.clone(), settings.authority_port);
         let vantages = Vantages { sampler, authorities };
-        Arc::new(Self { settings, vantages, events, stopped, told: AtomicI64::new(i64::MIN) })
+        Arc::new(Self {
+            settings,
+            vantages,
+            events,
+            ended: Mutex::default(),
+            stopped,
+            told: AtomicI64::new(i64::MIN),
+        })
     }
 
     async fn watch_all(self: Arc<Self>, hosts: Vec<Host>) {
@@ -165,7 +180,7 @@ impl Names {
     async fn watch_one(self: Arc<Self>, index: usize, host: Host) {
         let (sources, mut notes) = tokio::select! {
             () = self.stop() => (self.sources(&[]), Vec::new()),
-            found = Box::pin(self.find(&host)) => found,
+            found = Box::pin(self.turn(&host)) => found,
         };
         let plan = |record_type| {
             let Settings { policy, limits, .. } = &self.settings;
@@ -180,19 +195,47 @@ impl Names {
             () = self.stop() => {}
             _ = async { tokio::join!(self.watch(&mut a, &mut a_ended), self.watch(&mut aaaa, &mut aaaa_ended)) } => {}
         }
-        let windows = [(a, a_ended), (aaaa, aaaa_ended)]
+        let [(a, of_a), (aaaa, of_aaaa)] = [(a, a_ended), (aaaa, aaaa_ended)]
             .map(|(plan, at)| plan.finish(at.unwrap_or_else(Timestamp::now)));
+        let (windows, observations) = ([a, aaaa], [of_a, of_aaaa]);
         notes.extend(Note::of_windows(&windows));
         if self.vantages.sampler.is_spent() {
             notes.push(Note::Budget);
         }
-        let _ = self.events.send(Event::Done(Box::new(Watched { index, host, windows, notes }))).await;
+        let watched = Watched { index, host, windows, observations, notes };
+        self.deliver(Event::Done(Box::new(watched))).await;
+    }
+
+    /// Sends what has ended. The first that ends waits for others: each change of threads costs more than a lookup.
+    async fn deliver(&self, event: Event) {
+        let ended = || self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        let waiting = {
+            let mut ended = ended();
+            ended.push(event);
+            ended.len()
+        };
+        if waiting == 1 {
+            sleep(TOGETHER).await;
+            let all = std::mem::take(&mut *ended());
+            for event in all {
+                let _ = self.events.send(event).await;
+            }
+        }
     }
 
     /// Carries a plan out and notes when it ended by itself.
     async fn watch(&self, plan: &mut Plan, ended: &mut Option<Timestamp>) {
         watch(&self.vantages, plan, |plan, now| self.tell(plan, now)).await;
         *ended = Some(Timestamp::now());
+    }
+
+    /// Finds whom to ask, and waits until the first of them has room: a window begins when its name can be asked.
+    async fn turn(&self, host: &Host) -> (Vec<Source>, Vec<Note>) {
+        let (sources, notes) = self.find(host).await;
+        if let Some(first) = sources.first() {
+            self.vantages.sampler.turn(first.server).await;
+        }
+        (sources, notes)
     }
 
     async fn find(&self, host: &Host) -> (Vec<Source>, Vec<Note>) {

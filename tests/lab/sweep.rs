@@ -24,6 +24,7 @@ names:
   alias.lab.example: {cname: {to: [pool.lab.example], ttl: 60}}
   big.lab.example: {a: {pool: {from: 10.1.0.1, count: 120}}}
   denied.lab.example: {faults: [{kind: nxdomain}]}
+  slow.lab.example: {a: {pool: [192.0.2.1]}, faults: [{kind: {delay: 100ms}}]}
   regional.lab.example:
     a:
       groups:
@@ -59,6 +60,7 @@ async fn finish(mut sweep: Sweep) -> Vec<Watched> {
     let mut all = Vec::new();
     while let Some(event) = sweep.next().await {
         if let Event::Done(watched) = event {
+            assert_eq!(watched.windows.each_ref().map(observe), watched.observations);
             all.push(*watched);
         }
     }
@@ -67,7 +69,7 @@ async fn finish(mut sweep: Sweep) -> Vec<Watched> {
 }
 
 fn class(watched: &Watched) -> ResolutionClass {
-    classify(&observe(&watched.windows[0]), &Policy::default()).class
+    classify(&watched.observations[0], &Policy::default()).class
 }
 
 fn closed_port() -> SocketAddr {
@@ -210,6 +212,24 @@ async fn a_long_list_gives_every_name_its_window() {
         ..settings(&lab)
     };
     let all = finish(Sweep::start(hosts(&["vip"; 60]), settings).unwrap()).await;
+    let fewest = all.iter().map(|watched| watched.windows[0].samples.len()).min();
+    assert!(all.len() == 60 && fewest >= Some(2), "{fewest:?} lookups");
+}
+
+/// A server that is asked no faster than it answers: a name waits before its window begins, not within it.
+#[tokio::test]
+async fn a_window_begins_when_the_server_has_room() {
+    let lab = lab().await;
+    let mut policy = Policy::default();
+    policy.sampling.quick_window_ms = 1200;
+    let settings = Settings {
+        policy: Arc::new(policy),
+        sending: Sending { rate: None, in_flight: 8, ..Sending::default() },
+        resolvers: Vec::new(),
+        authoritative: Authoritative::Servers(vec![lab.authority_addr()]),
+        ..settings(&lab)
+    };
+    let all = finish(Sweep::start(hosts(&["slow"; 60]), settings).unwrap()).await;
     let fewest = all.iter().map(|watched| watched.windows[0].samples.len()).min();
     assert!(all.len() == 60 && fewest >= Some(2), "{fewest:?} lookups");
 }

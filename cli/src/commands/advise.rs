@@ -1,4 +1,4 @@
-//! From windows to a report: observe, classify and recommend for every name, and say which names have no answer.
+//! From observations to a report: classify and recommend for every name, and say which names have no answer.
 //! `classify`, `generate` and the demo call it with what `measure` brought.
 
 use std::path::Path;
@@ -7,13 +7,10 @@ use std::time::Duration;
 use anyhow::Context;
 use jiff::Timestamp;
 use policies::policy::Policy;
-use policies::{
-    Family, LookupFamily, ObservationWindow, Observed, Platform, Protocol, ProxyKind, RecordType, Settings,
-    recommend,
-};
+use policies::{Family, LookupFamily, Observed, Platform, Protocol, ProxyKind, Settings, recommend};
 
 use crate::args::{self, AdviceArgs, ManifestArgs, PlatformArgs};
-use crate::commands::measure::{Measured, MeasuredHost};
+use crate::commands::measure::{Measured, MeasuredFamily, MeasuredHost};
 use crate::report::{FamilyReport, HostReport, Inputs, Problem, Report};
 
 /// What turns facts into advice, the same for every name of a run.
@@ -73,7 +70,7 @@ impl Advisor {
 
     /// One name.
     fn host(&self, host: MeasuredHost) -> HostReport {
-        let families = families(&host, &self.policy);
+        let families = families(host.families, &self.policy);
         let [a, aaaa] = families.each_ref().map(|family| Family {
             observation: &family.observation,
             classification: &family.classification,
@@ -89,21 +86,14 @@ impl Advisor {
     }
 }
 
-/// Both record types of one name, observed and classified; one that was not asked for stands as a window without
-/// samples.
-pub(crate) fn families(host: &MeasuredHost, policy: &Policy) -> [FamilyReport; 2] {
-    let windows = RecordType::BOTH.map(|record_type| {
-        let measured = host.windows.iter().find(|window| window.record_type == record_type).cloned();
-        measured.unwrap_or_else(|| {
-            ObservationWindow::new(host.host.clone(), record_type, Vec::new(), Timestamp::UNIX_EPOCH)
-        })
-    });
-    let observations = windows.each_ref().map(policies::observe);
-    let [a, aaaa] = policies::classify_both(observations.each_ref(), policy);
-    let [of_a, of_aaaa] = observations;
-    let [window_a, window_aaaa] = windows;
-    [(window_a, of_a, a), (window_aaaa, of_aaaa, aaaa)].map(|(window, observation, classification)| {
-        FamilyReport { sources: window.sources, classification, observation }
+/// Both record types of one name, with their verdicts.
+pub(crate) fn families(families: [MeasuredFamily; 2], policy: &Policy) -> [FamilyReport; 2] {
+    let verdicts = policies::classify_both(families.each_ref().map(|family| &family.observation), policy);
+    let ([a, aaaa], [of_a, of_aaaa]) = (families, verdicts);
+    [(a, of_a), (aaaa, of_aaaa)].map(|(family, classification)| FamilyReport {
+        sources: family.sources,
+        classification,
+        observation: family.observation,
     })
 }
 

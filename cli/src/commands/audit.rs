@@ -187,7 +187,7 @@ async fn known(
     inputs.resolvers = measured.resolvers;
     inputs.window = measured.window;
     let known = measured.hosts.into_iter().filter(|host| hosts.contains(&host.host)).map(|host| {
-        let families = advise::families(&host, &policy);
+        let families = advise::families(host.families, &policy);
         let [a, aaaa] = families.map(|family| (family.observation, family.classification));
         (host.host, Known { a, aaaa: Some(aaaa) })
     });

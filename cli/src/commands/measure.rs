@@ -1,12 +1,13 @@
-//! From flags to windows: replays saved ones or samples the network, and saves what it measured. Names that cannot be
-//! measured become problems; the others are measured all the same. Ctrl-C ends with what was seen so far.
+//! From flags to observations: replays saved windows or samples the network, and saves what it measured. Names that
+//! cannot be measured become problems; the others are measured all the same. Ctrl-C ends with what was seen so far.
 
 use std::collections::{BTreeMap, HashSet};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 
-use policies::{Host, Limits, ObservationWindow, Policy, Window};
+use jiff::Timestamp;
+use policies::{Host, Limits, Observation, ObservationWindow, Policy, RecordType, Source, Window, observe};
 use probes::note::Note;
 use probes::resolvers::{RESOLV_CONF, System};
 use probes::sample::{Rate, Sending};
@@ -39,15 +40,51 @@ pub struct Measured {
     pub window: String,
 }
 
-/// The windows of one name.
+/// What was seen of one name.
 #[derive(Debug)]
 pub struct MeasuredHost {
     /// The name.
     pub host: Host,
-    /// One window a record type.
-    pub windows: Vec<ObservationWindow>,
+    /// Of A and of AAAA.
+    pub families: [MeasuredFamily; 2],
     /// How it was asked for, where that needs a word.
     pub notes: Vec<String>,
+}
+
+/// What was seen of one record type.
+#[derive(Debug)]
+pub struct MeasuredFamily {
+    /// The servers that were asked.
+    pub sources: Vec<Source>,
+    /// The facts.
+    pub observation: Observation,
+}
+
+impl MeasuredHost {
+    /// What a sweep saw.
+    #[must_use]
+    pub fn new(watched: Watched, notes: Vec<String>) -> Self {
+        let [a, aaaa] = watched.windows.map(|window| window.sources);
+        let [of_a, of_aaaa] = watched.observations;
+        let families = [(a, of_a), (aaaa, of_aaaa)];
+        Self {
+            host: watched.host,
+            families: families.map(|(sources, observation)| MeasuredFamily { sources, observation }),
+            notes,
+        }
+    }
+
+    /// What saved windows show; a record type that was not asked for stands as a window without samples.
+    fn replayed(host: Host, mut windows: Vec<ObservationWindow>) -> Self {
+        let families = RecordType::BOTH.map(|record_type| {
+            let saved = windows.iter().position(|window| window.record_type == record_type);
+            let unasked =
+                || ObservationWindow::new(host.clone(), record_type, Vec::new(), Timestamp::UNIX_EPOCH);
+            let window = saved.map_or_else(unasked, |at| windows.remove(at));
+            MeasuredFamily { observation: observe(&window), sources: window.sources }
+        });
+        Self { host, families, notes: Vec::new() }
+    }
 }
 
 /// Replays or samples the names of a command line.
@@ -109,7 +146,7 @@ pub async fn ask(
         }
         let (problems, notes) = remarks(&watched, &args.resolver, &args.authority, &mut told);
         measured.problems.extend(problems);
-        measured.hosts.push(MeasuredHost { host: watched.host, windows: watched.windows.into(), notes });
+        measured.hosts.push(MeasuredHost::new(watched, notes));
     }
     Ok(measured)
 }
@@ -171,7 +208,7 @@ pub fn replay(from: &Path) -> Measured {
     for window in windows {
         hosts.entry(window.host.clone()).or_default().push(window);
     }
-    let hosts = hosts.into_iter().map(|(host, windows)| MeasuredHost { host, windows, notes: Vec::new() });
+    let hosts = hosts.into_iter().map(|(host, windows)| MeasuredHost::replayed(host, windows));
     Measured { hosts: hosts.collect(), problems, resolvers: Vec::new(), window: "as saved".to_owned() }
 }
 

@@ -33,11 +33,7 @@ pub(super) async fn run(console: &mut Console) -> anyhow::Result<Exit> {
     };
     let watched = measure::sweep(hosts, settings, console).await?;
     lab.shutdown().await;
-    let hosts = watched.into_iter().map(|watched| MeasuredHost {
-        host: watched.host,
-        windows: watched.windows.into(),
-        notes: Vec::new(),
-    });
+    let hosts = watched.into_iter().map(|watched| MeasuredHost::new(watched, Vec::new()));
     let measured = Measured { hosts: hosts.collect(), window: "quick".to_owned(), ..Measured::default() };
     let report =
         Advisor { policy, platform: policies::Platform::default(), settings: policies::Settings::default() }
