@@ -5,6 +5,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use harness::{egress_audit, eventually};
+use policies::{ObservationWindow, Outcome};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::responder::{Responder, zone};
@@ -26,6 +27,23 @@ fn ctrl_c_ends_with_the_verdict_so_far() {
     assert_eq!(run.code, Some(0), "{run}");
     assert_eq!(run.addresses("a.fixed.example"), 1, "{run}");
     assert!(run.stderr.contains("interrupted"), "{run}");
+}
+
+#[test]
+fn what_is_done_is_saved_while_others_are_watched() {
+    let server = Responder::start(zone);
+    let dir = tempfile::tempdir().unwrap();
+    let saved = |name: &str| std::fs::read(dir.path().join(name));
+    let mut command = classify(&server, &["gone.example", "a.fixed.example"]);
+    command.args(["--window", "10m", "--save"]).arg(dir.path());
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let done =
+        eventually(Duration::from_secs(20), "the window of a denied name", || saved("gone.example.A.json"));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let window: ObservationWindow = serde_json::from_slice(&done.unwrap()).unwrap();
+    assert!(window.samples.iter().all(|sample| sample.outcome == Outcome::NxDomain), "{window:?}");
+    assert!(saved("a.fixed.example.A.json").is_err(), "its ten minutes are not over");
 }
 
 #[test]

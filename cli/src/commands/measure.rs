@@ -60,20 +60,21 @@ pub struct MeasuredFamily {
     pub observation: Observation,
 }
 
-impl MeasuredHost {
-    /// What a sweep saw.
-    #[must_use]
-    pub fn new(watched: Watched, notes: Vec<String>) -> Self {
+impl From<Watched> for MeasuredHost {
+    /// Without the notes.
+    fn from(watched: Watched) -> Self {
         let [a, aaaa] = watched.windows.map(|window| window.sources);
         let [of_a, of_aaaa] = watched.observations;
         let families = [(a, of_a), (aaaa, of_aaaa)];
         Self {
             host: watched.host,
             families: families.map(|(sources, observation)| MeasuredFamily { sources, observation }),
-            notes,
+            notes: Vec::new(),
         }
     }
+}
 
+impl MeasuredHost {
     /// What saved windows show; a record type that was not asked for stands as a window without samples.
     fn replayed(host: Host, mut windows: Vec<ObservationWindow>) -> Self {
         let families = RecordType::BOTH.map(|record_type| {
@@ -138,32 +139,35 @@ pub async fn ask(
     for host in &hosts {
         note_spelling(host, system.as_ref(), console);
     }
-    let watched = sweep(hosts, settings(args, resolvers, policy), console).await?;
+    // A run that is killed loses no name that was done.
+    let save = |watched: Watched| {
+        let unsaved = folder.as_ref().and_then(|folder| folder.save(&watched.windows).err());
+        (unsaved, watched.notes.clone(), MeasuredHost::from(watched))
+    };
     let mut told = HashSet::new();
-    for watched in watched {
-        if let Some(Err(problem)) = folder.as_ref().map(|folder| folder.save(&watched.windows)) {
-            measured.problems.push(problem);
-        }
-        let (problems, notes) = remarks(&watched, &args.resolver, &args.authority, &mut told);
-        measured.problems.extend(problems);
-        measured.hosts.push(MeasuredHost::new(watched, notes));
+    for (unsaved, notes, host) in sweep(hosts, settings(args, resolvers, policy), console, save).await? {
+        let (problems, notes) = remarks(&notes, &args.resolver, &args.authority, &mut told);
+        measured.problems.extend(unsaved.into_iter().chain(problems));
+        measured.hosts.push(MeasuredHost { notes, ..host });
     }
     Ok(measured)
 }
 
-/// Measures names with settings of one's own, in the order given; a bar shows how far it is.
+/// Measures names with settings of one's own; a bar shows how far it is. Each is handed to `keep` once it is done; what
+/// that makes of them comes in the order given.
 ///
 /// # Errors
 /// When no thread can be started.
-pub async fn sweep(
+pub async fn sweep<T>(
     hosts: Vec<Host>,
     settings: Settings,
     console: &mut Console,
-) -> anyhow::Result<Vec<Watched>> {
+    mut keep: impl FnMut(Watched) -> T,
+) -> anyhow::Result<Vec<T>> {
     let total = hosts.len();
     let mut all = Vec::with_capacity(total);
     if total == 0 {
-        return Ok(all);
+        return Ok(Vec::new());
     }
     console.start_progress(total as u64);
     let mut sweep = Sweep::start(hosts, settings)?;
@@ -179,7 +183,7 @@ pub async fn sweep(
         };
         match event {
             None => break,
-            Some(Event::Done(watched)) => all.push(*watched),
+            Some(Event::Done(watched)) => all.push((watched.index, keep(*watched))),
             Some(Event::Provisional { queries, classification }) => {
                 let so_far = format!(
                     "{} {}: {:?}, confidence {:.2} after {queries} queries",
@@ -196,8 +200,8 @@ pub async fn sweep(
     if stopping {
         console.warn("interrupted: the verdicts rest on what was seen so far");
     }
-    all.sort_by_key(|watched| watched.index);
-    Ok(all)
+    all.sort_by_key(|(index, _)| *index);
+    Ok(all.into_iter().map(|(_, kept)| kept).collect())
 }
 
 /// Windows that were saved.
@@ -252,13 +256,13 @@ fn note_spelling(host: &Host, system: Option<&System>, console: &Console) {
 
 /// Servers that the user named and that do not work are problems; everything else is a note. A server is told once.
 fn remarks(
-    watched: &Watched,
+    notes: &[Note],
     resolvers: &[SocketAddr],
     authorities: &[SocketAddr],
     told: &mut HashSet<SocketAddr>,
 ) -> (Vec<Problem>, Vec<String>) {
-    let (mut problems, mut notes) = (Vec::new(), Vec::new());
-    for note in &watched.notes {
+    let (mut problems, mut remarks) = (Vec::new(), Vec::new());
+    for note in notes {
         match note {
             Note::Silent { server, .. } if resolvers.contains(server) || authorities.contains(server) => {
                 if told.insert(*server) {
@@ -266,11 +270,11 @@ fn remarks(
                     problems.push(Problem::new(what, note, note.hint().unwrap_or_default()));
                 }
             }
-            _ => notes.push(match note.hint() {
+            _ => remarks.push(match note.hint() {
                 Some(hint) => format!("{note} ({hint})"),
                 None => note.to_string(),
             }),
         }
     }
-    (problems, notes)
+    (problems, remarks)
 }

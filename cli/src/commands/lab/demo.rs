@@ -31,10 +31,9 @@ pub(super) async fn run(console: &mut Console) -> anyhow::Result<Exit> {
         policy: policy.clone().into(),
         sending: Sending::default(),
     };
-    let watched = measure::sweep(hosts, settings, console).await?;
+    let hosts = measure::sweep(hosts, settings, console, MeasuredHost::from).await?;
     lab.shutdown().await;
-    let hosts = watched.into_iter().map(|watched| MeasuredHost::new(watched, Vec::new()));
-    let measured = Measured { hosts: hosts.collect(), window: "quick".to_owned(), ..Measured::default() };
+    let measured = Measured { hosts, window: "quick".to_owned(), ..Measured::default() };
     let report =
         Advisor { policy, platform: policies::Platform::default(), settings: policies::Settings::default() }
             .report("lab demo", measured, Timestamp::now());
