@@ -2,8 +2,9 @@
 //! passes [`escape`] on its way, so that a name or an answer from DNS cannot steer the terminal. Colour and progress
 //! appear on a terminal only, and `NO_COLOR` is honoured.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, BufWriter, IsTerminal, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
@@ -98,11 +99,16 @@ impl Console {
     /// # Errors
     /// When it cannot be written for another reason, such as a full disk.
     pub fn data(&self, text: &str) -> io::Result<()> {
+        self.write(|out| out.write_all(text.as_bytes()))
+    }
+
+    fn write(&self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
         if let Some((file, _)) = &self.file {
-            return file.as_file().write_all(text.as_bytes());
+            let mut out = BufWriter::new(file.as_file());
+            return write(&mut out).and_then(|()| out.flush());
         }
-        let mut out = io::stdout().lock();
-        match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        let mut out = BufWriter::new(io::stdout().lock());
+        match write(&mut out).and_then(|()| out.flush()) {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
             other => other,
         }
@@ -125,8 +131,10 @@ impl Console {
     /// # Errors
     /// As [`Console::data`].
     pub fn json<T: serde::Serialize>(&self, value: &T) -> io::Result<()> {
-        let text = serde_json::to_string_pretty(value).map_err(io::Error::other)?;
-        self.data(&(escape_json(&text) + "\n"))
+        self.write(|out| {
+            serde_json::to_writer_pretty(EscapedJson(out), value)?;
+            out.write_all(b"\n")
+        })
     }
 
     /// Writes a serialised value to stdout as one line of JSON.
@@ -134,8 +142,10 @@ impl Console {
     /// # Errors
     /// As [`Console::data`].
     pub fn json_line<T: serde::Serialize>(&self, value: &T) -> io::Result<()> {
-        let text = serde_json::to_string(value).map_err(io::Error::other)?;
-        self.data(&(escape_json(&text) + "\n"))
+        self.write(|out| {
+            serde_json::to_writer(EscapedJson(out), value)?;
+            out.write_all(b"\n")
+        })
     }
 
     /// A sentence about the work, on stderr.
@@ -275,26 +285,44 @@ fn unwritable(path: &Path, error: &io::Error) -> Problem {
 /// feed, DEL, and the bidirectional overrides (`Bidi_Control` of Unicode).
 #[must_use]
 pub fn escape(text: &str) -> String {
-    escape_with(text, |c| c != '\n' && steers(c), |c| c.escape_default().to_string())
+    escape_with(text, |c| c != '\n' && steers(c), |c| c.escape_default().to_string()).into_owned()
 }
 
-/// Escapes what `serde_json` leaves raw in strings: DEL, C1 controls and the bidirectional overrides.
-fn escape_json(text: &str) -> String {
-    escape_with(text, |c| c > ' ' && steers(c), |c| format!("\\u{:04x}", c as u32))
-}
+/// Escapes what `serde_json` leaves raw in strings: DEL, C1 controls and the bidirectional overrides. A report may be
+/// long, so it is not held as a text.
+struct EscapedJson<'a>(&'a mut dyn Write);
 
-fn escape_with(text: &str, unsafe_char: impl Fn(char) -> bool, replace: impl Fn(char) -> String) -> String {
-    if !text.chars().any(&unsafe_char) {
-        return text.to_owned();
+impl Write for EscapedJson<'_> {
+    /// `serde_json` writes whole characters.
+    fn write(&mut self, piece: &[u8]) -> io::Result<usize> {
+        let text = str::from_utf8(piece).map_err(io::Error::other)?;
+        let escaped = escape_with(text, |c| c > ' ' && steers(c), |c| format!("\\u{:04x}", c as u32));
+        self.0.write_all(escaped.as_bytes())?;
+        Ok(piece.len())
     }
-    text.chars().fold(String::with_capacity(text.len() + 8), |mut out, c| {
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+fn escape_with(
+    text: &str,
+    unsafe_char: impl Fn(char) -> bool,
+    replace: impl Fn(char) -> String,
+) -> Cow<'_, str> {
+    if !text.chars().any(&unsafe_char) {
+        return Cow::Borrowed(text);
+    }
+    let escaped = text.chars().fold(String::with_capacity(text.len() + 8), |mut out, c| {
         if unsafe_char(c) {
             out.push_str(&replace(c));
         } else {
             out.push(c);
         }
         out
-    })
+    });
+    Cow::Owned(escaped)
 }
 
 fn steers(c: char) -> bool {
@@ -310,7 +338,9 @@ mod tests {
     fn nothing_steers_the_terminal() {
         let hostile = "a\u{1b}[31mred\r\u{9b}2J\u{7f}\u{202e}b\nc";
         assert_eq!(escape(hostile), "a\\u{1b}[31mred\\r\\u{9b}2J\\u{7f}\\u{202e}b\nc");
-        let json = escape_json(&serde_json::to_string(hostile).unwrap());
+        let mut json = Vec::new();
+        serde_json::to_writer(EscapedJson(&mut json), hostile).unwrap();
+        let json = String::from_utf8(json).unwrap();
         assert!(json.is_ascii());
         assert_eq!(serde_json::from_str::<String>(&json).unwrap(), hostile);
     }

@@ -51,6 +51,12 @@ fn settings(lab: &LabDns) -> Settings {
     }
 }
 
+/// From the zone's own server, as fast as it goes.
+fn direct(lab: &LabDns) -> Settings {
+    let servers = vec![lab.authority_addr()];
+    Settings { resolvers: Vec::new(), authoritative: Authoritative::Servers(servers), ..settings(lab) }
+}
+
 fn hosts(names: &[&str]) -> Vec<Host> {
     names.iter().map(|name| Host::parse(&format!("{name}.lab.example")).unwrap()).collect()
 }
@@ -129,10 +135,7 @@ async fn never_and_given_authorities_are_obeyed() {
     assert_eq!(all[0].windows[0].sources.len(), 1);
     let zone_queries = lab.log(&Filter::default()).len();
 
-    let servers = vec![lab.authority_addr()];
-    let given =
-        Settings { resolvers: Vec::new(), authoritative: Authoritative::Servers(servers), ..settings(&lab) };
-    let all = finish(Sweep::start(hosts(&["pool"]), given).unwrap()).await;
+    let all = finish(Sweep::start(hosts(&["pool"]), direct(&lab)).unwrap()).await;
     assert_eq!(class(&all[0]), ResolutionClass::RotatingPool);
     let samples = all[0].windows.iter().map(|window| window.samples.len()).sum::<usize>();
     assert_eq!(lab.log(&Filter::default()).len() - zone_queries, samples, "no query but those of the plans");
@@ -142,13 +145,7 @@ async fn never_and_given_authorities_are_obeyed() {
 async fn each_subnet_is_a_source_of_its_own() {
     let lab = lab().await;
     let ecs = vec!["198.51.100.0/24".parse().unwrap(), "203.0.113.0/24".parse().unwrap()];
-    let servers = vec![lab.authority_addr()];
-    let settings = Settings {
-        resolvers: Vec::new(),
-        authoritative: Authoritative::Servers(servers),
-        ecs: ecs.clone(),
-        ..settings(&lab)
-    };
+    let settings = Settings { ecs: ecs.clone(), ..direct(&lab) };
     let all = finish(Sweep::start(hosts(&["regional"]), settings).unwrap()).await;
     let window = &all[0].windows[0];
     assert_eq!(window.sources.iter().filter_map(|source| source.ecs).collect::<Vec<_>>(), ecs);
@@ -185,9 +182,7 @@ async fn a_stopped_sweep_delivers_what_it_saw() {
 async fn the_budget_bounds_all_names_together() {
     let lab = lab().await;
     let names = hosts(&["vip", "pool", "alias", "big"]);
-    let mut settings = settings(&lab);
-    settings.authoritative = Authoritative::Servers(vec![lab.authority_addr()]);
-    settings.resolvers.clear();
+    let mut settings = direct(&lab);
     settings.sending.max_queries = Some(12);
     let all = finish(Sweep::start(names, settings).unwrap()).await;
     assert_eq!(all.len(), 4);
@@ -197,39 +192,29 @@ async fn the_budget_bounds_all_names_together() {
     assert!((12..=14).contains(&sent), "{sent}");
 }
 
+/// Of the names in a list of sixty, the fewest lookups that one got within its window.
+async fn fewest_lookups(name: &str, window_ms: u32, sending: Sending) -> Option<usize> {
+    let lab = lab().await;
+    let mut policy = Policy::default();
+    policy.sampling.quick_window_ms = window_ms;
+    let settings = Settings { policy: Arc::new(policy), sending, ..direct(&lab) };
+    let all = finish(Sweep::start(hosts(&[name; 60]), settings).unwrap()).await;
+    assert_eq!(all.len(), 60);
+    all.iter().map(|watched| watched.windows[0].samples.len()).min()
+}
+
 /// More names than a server's pace serves within one window take turns: each still gets a window of its own.
 #[tokio::test]
 async fn a_long_list_gives_every_name_its_window() {
-    let lab = lab().await;
-    let mut policy = Policy::default();
-    policy.sampling.quick_window_ms = 600;
     let rate = Some(Rate { per_second: 100, burst: 14 });
-    let settings = Settings {
-        policy: Arc::new(policy),
-        sending: Sending { rate, ..Sending::default() },
-        resolvers: Vec::new(),
-        authoritative: Authoritative::Servers(vec![lab.authority_addr()]),
-        ..settings(&lab)
-    };
-    let all = finish(Sweep::start(hosts(&["vip"; 60]), settings).unwrap()).await;
-    let fewest = all.iter().map(|watched| watched.windows[0].samples.len()).min();
-    assert!(all.len() == 60 && fewest >= Some(2), "{fewest:?} lookups");
+    let fewest = fewest_lookups("vip", 600, Sending { rate, ..Sending::default() }).await;
+    assert!(fewest >= Some(2), "{fewest:?}");
 }
 
 /// A server that is asked no faster than it answers: a name waits before its window begins, not within it.
 #[tokio::test]
 async fn a_window_begins_when_the_server_has_room() {
-    let lab = lab().await;
-    let mut policy = Policy::default();
-    policy.sampling.quick_window_ms = 1200;
-    let settings = Settings {
-        policy: Arc::new(policy),
-        sending: Sending { rate: None, in_flight: 8, ..Sending::default() },
-        resolvers: Vec::new(),
-        authoritative: Authoritative::Servers(vec![lab.authority_addr()]),
-        ..settings(&lab)
-    };
-    let all = finish(Sweep::start(hosts(&["slow"; 60]), settings).unwrap()).await;
-    let fewest = all.iter().map(|watched| watched.windows[0].samples.len()).min();
-    assert!(all.len() == 60 && fewest >= Some(2), "{fewest:?} lookups");
+    let sending = Sending { rate: None, in_flight: 8, ..Sending::default() };
+    let fewest = fewest_lookups("slow", 1200, sending).await;
+    assert!(fewest >= Some(2), "{fewest:?}");
 }
