@@ -140,9 +140,9 @@ pub async fn ask(
         note_spelling(host, system.as_ref(), console);
     }
     // A run that is killed loses no name that was done.
-    let save = |watched: Watched| {
+    let save = |mut watched: Watched| {
         let unsaved = folder.as_ref().and_then(|folder| folder.save(&watched.windows).err());
-        (unsaved, watched.notes.clone(), MeasuredHost::from(watched))
+        (unsaved, std::mem::take(&mut watched.notes), MeasuredHost::from(watched))
     };
     let mut told = HashSet::new();
     for (unsaved, notes, host) in sweep(hosts, settings(args, resolvers, policy), console, save).await? {

@@ -153,7 +153,7 @@ impl Trip {
             self.expire();
             self.take_inbox();
             let blocked = self.send(socket);
-            self.tell_room();
+            self.tell_room(&blocked);
             let idle = self.awaited.is_empty() && self.ready.is_empty();
             let done = lingered || self.used.len() < batch::BATCH;
             if idle && (self.is_worn() || done && self.is_over()) {
@@ -178,8 +178,10 @@ impl Trip {
         }
     }
 
-    fn tell_room(&self) {
-        let taken = self.awaited.len() + self.ready.len() + self.queue.len();
+    /// What waits for the pace takes no room: no more names are under way than it serves within their windows.
+    fn tell_room(&self, blocked: &Blocked) {
+        let waiting = if matches!(blocked, Blocked::Pace(_)) { 0 } else { self.queue.len() };
+        let taken = self.awaited.len() + self.ready.len() + waiting;
         self.lane.set_room(self.in_flight.saturating_sub(taken));
     }
 
