@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::net::SocketAddr;
 use std::path::Path;
+use std::pin::pin;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -170,12 +171,13 @@ pub async fn sweep<T>(
         return Ok(Vec::new());
     }
     console.start_progress(total as u64);
+    let mut interrupted = pin!(super::interrupted());
     let mut sweep = Sweep::start(hosts, settings)?;
     let mut stopping = false;
     loop {
         let event = tokio::select! {
             event = sweep.next() => event,
-            _ = tokio::signal::ctrl_c(), if !stopping => {
+            () = &mut interrupted, if !stopping => {
                 stopping = true;
                 sweep.stop();
                 continue;
