@@ -38,6 +38,7 @@ pub fn classify(observation: &Observation, policy: &Policy) -> Classification {
     let class = class(observation, policy, &verdict);
     let (decided, confidence) = match class {
         ResolutionClass::Unresolvable => unresolvable(observation, policy),
+        _ if observation.draws.is_empty() => (false, 0.0),
         _ => (verdict.decided, verdict.confidence),
     };
     let traits = traits::traits(observation, class, &verdict);

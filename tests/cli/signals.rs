@@ -30,6 +30,27 @@ fn ctrl_c_ends_with_the_verdict_so_far() {
 }
 
 #[test]
+fn names_whose_turn_did_not_come_are_one_problem() {
+    let server = Responder::start(zone);
+    let names: Vec<_> = (0..200).map(|index| format!("n{index}.fixed.example")).collect();
+    let names: Vec<_> = names.iter().map(String::as_str).collect();
+    let mut command = classify(&server, &names);
+    command.args(["--rate", "5", "-o", "json"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = command.spawn().unwrap();
+    eventually(Duration::from_secs(20), "the first lookup", || match server.queries() {
+        0 => Err("no query"),
+        _ => Ok(()),
+    })
+    .unwrap();
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let run = Run::from(child.wait_with_output().unwrap());
+    assert_eq!(run.code, Some(2), "{run}");
+    assert_eq!(run.stderr.matches("not asked for, nor were").count(), 1, "{run}");
+    assert!(!run.stderr.contains("has no address"), "{run}");
+    assert_eq!(run.family("n199.fixed.example")["classification"]["confidence"], 0.0, "{run}");
+}
+
+#[test]
 fn what_is_done_is_saved_while_others_are_watched() {
     let server = Responder::start(zone);
     let dir = tempfile::tempdir().unwrap();

@@ -65,6 +65,7 @@ impl Advisor {
             report.problems.extend(dead(&host));
             report.hosts.push(host);
         }
+        report.problems.extend(unasked(&report.hosts));
         report
     }
 
@@ -117,14 +118,29 @@ fn dead(host: &HostReport) -> Option<Problem> {
         seen.map(|seen| format!("{} {}", seen.count, seen.outcome)).collect::<Vec<_>>().join(", ")
     };
     let silent = host.families.iter().all(|family| family.observation.addresses.is_empty());
-    let asked = host.families.iter().filter(|family| family.observation.queries > 0);
-    silent.then(|| {
+    (silent && was_asked(host)).then(|| {
+        let asked = host.families.iter().filter(|family| family.observation.queries > 0);
         let seen: Vec<_> =
             asked.map(|family| format!("{}: {}", family.observation.record_type, outcomes(family))).collect();
         let hint =
             host.recommendation.remedy.clone().unwrap_or_else(|| "check the spelling of the name".to_owned());
         Problem::new(&host.host, format!("has no address ({})", seen.join("; ")), hint)
     })
+}
+
+/// Names whose turn did not come before the run was interrupted: one problem, however many they are.
+fn unasked(hosts: &[HostReport]) -> Option<Problem> {
+    let mut unasked = hosts.iter().filter(|host| !was_asked(host));
+    let first = unasked.next()?;
+    let message = match unasked.count() {
+        0 => "was not asked for".to_owned(),
+        others => format!("was not asked for, nor were {others} others"),
+    };
+    Some(Problem::new(&first.host, message, "run again for the names without a verdict"))
+}
+
+fn was_asked(host: &HostReport) -> bool {
+    host.families.iter().any(|family| family.observation.queries > 0)
 }
 
 /// The proxies that the flags describe.
