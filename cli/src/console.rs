@@ -295,6 +295,9 @@ struct EscapedJson<'a>(&'a mut dyn Write);
 impl Write for EscapedJson<'_> {
     /// `serde_json` writes whole characters.
     fn write(&mut self, piece: &[u8]) -> io::Result<usize> {
+        if piece.iter().all(|byte| byte.is_ascii() && *byte != 0x7f) {
+            return self.0.write(piece);
+        }
         let text = str::from_utf8(piece).map_err(io::Error::other)?;
         let escaped = escape_with(text, |c| c > ' ' && steers(c), |c| format!("\\u{:04x}", c as u32));
         self.0.write_all(escaped.as_bytes())?;
