@@ -38,7 +38,7 @@ impl Sampler {
     }
 
     /// Waits until `server` has fewer unanswered queries than [`Sending::in_flight`] allows, in the order of the calls.
-    pub async fn turn(&self, server: SocketAddr) {
+    pub(crate) async fn turn(&self, server: SocketAddr) {
         self.0.turn(server).await;
     }
 

@@ -46,7 +46,7 @@ fn names_whose_turn_did_not_come_are_one_problem() {
     let run = Run::from(child.wait_with_output().unwrap());
     assert_eq!(run.code, Some(2), "{run}");
     assert_eq!(run.stderr.matches("not asked for, nor were").count(), 1, "{run}");
-    assert!(!run.stderr.contains("has no address"), "{run}");
+    assert!(!run.stderr.contains("has no address ()"), "{run}");
     assert_eq!(run.family("n199.fixed.example")["classification"]["confidence"], 0.0, "{run}");
 }
 
@@ -63,7 +63,8 @@ fn what_is_done_is_saved_while_others_are_watched() {
     child.kill().unwrap();
     child.wait().unwrap();
     let window: ObservationWindow = serde_json::from_slice(&done.unwrap()).unwrap();
-    assert!(window.samples.iter().all(|sample| sample.outcome == Outcome::NxDomain), "{window:?}");
+    let denied = window.samples.iter().filter(|sample| sample.outcome == Outcome::NxDomain).count();
+    assert!(denied > 0 && denied == window.samples.len(), "{window:?}");
     assert!(saved("a.fixed.example.A.json").is_err(), "its ten minutes are not over");
 }
 

@@ -134,6 +134,7 @@ fn unasked(hosts: &[HostReport]) -> Option<Problem> {
     let first = unasked.next()?;
     let message = match unasked.count() {
         0 => "was not asked for".to_owned(),
+        1 => "was not asked for, nor was one other".to_owned(),
         others => format!("was not asked for, nor were {others} others"),
     };
     Some(Problem::new(&first.host, message, "run again for the names without a verdict"))
