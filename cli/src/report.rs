@@ -9,9 +9,9 @@ use jiff::Timestamp;
 use policies::audit::Audit;
 use policies::recommend::Recommendation;
 use policies::{Classification, Host, Observation, Source};
-use probes::envoy::inspect::Inspection;
-use probes::evidence::Evidence;
-use probes::matrix::Matrix;
+use probes::experiments::evidence::Evidence;
+use probes::experiments::matrix::Matrix;
+use probes::lab::envoy::inspect::Inspection;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

@@ -1,6 +1,6 @@
 //! The sampling schedule of one host and record type: whom to ask next, when, and when to stop. Time and answers come
-//! in, steps go out; no clock and no socket, so that real time (`probes::watch`) and simulated time
-//! (`probes::score`) share it.
+//! in, steps go out; no clock and no socket, so that real time (`probes::names::window`) and simulated time
+//! (`probes::names::score`) share it.
 //!
 //! A pool that answers differently at once is asked in a burst until the test decides. A name that seems settled is
 //! looked at a few times more, spread over the time that a settled name needs. A cache is asked again when its entry

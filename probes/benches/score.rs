@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use policies::{Policy, Window};
-use probes::score::{Access, Case, Settings, markdown, score};
+use probes::names::score::{Access, Case, Settings, markdown, score};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let runs = std::env::args().skip(1).find_map(|arg| arg.parse().ok()).unwrap_or(500);

@@ -16,8 +16,8 @@ use labdns::{LabDns, Name, Options, Scenario};
 use nix::sys::resource::{UsageWho, getrusage};
 use policies::plan::{Limits, Window};
 use policies::{Host, Outcome, Policy, ResolutionClass, classify};
-use probes::sample::Sending;
-use probes::sweep::{Authoritative, Event, Settings, Sweep};
+use probes::names::sample::Sending;
+use probes::names::sweep::{Authoritative, Event, Settings, Sweep};
 
 /// As in the program.
 #[global_allocator]

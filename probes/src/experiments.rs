@@ -7,25 +7,29 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use policies::platform::{Behaviour, NEW_DNS_GUARD, Platform};
 
-use crate::envoy::EnvoyVersion;
-use crate::envoy::bootstrap::{Discovery, HttpVersion, Layer};
-use crate::evidence::{Cell, Evidence};
-use crate::lab::{Bench, Plan};
+use crate::experiments::bench::{Bench, Plan};
+use crate::experiments::evidence::{Cell, Evidence};
+use crate::lab::envoy::EnvoyVersion;
+use crate::lab::envoy::bootstrap::{Discovery, HttpVersion, Layer};
 
+pub mod bench;
 mod churn;
 mod dead_ip;
 mod dns_outage;
 pub mod drain;
 mod drain_switch;
 mod ejection_memory;
+pub mod evidence;
 mod failover_time;
 mod flip_record;
 mod in_flight_flip;
 mod keepalive_pinning;
 mod long_stream;
+pub mod matrix;
 mod multi_a_spread;
 mod order_churn;
 mod rotation_churn;
+pub mod runner;
 mod ttl_refresh;
 
 /// All of them, those of the guide's appendix first and in its order.

@@ -1,25 +1,6 @@
-//! Everything that touches the network: samples for the classifier, sweeps of many names, and the lab's parts.
-//! Called by the commands in `cli`.
+//! Everything that touches the network, in three rooms: `names` measures how names answer, `lab` holds the real parts of
+//! a lab, `experiments` puts them together and judges what they do. Called by the commands in `cli`.
 
-pub mod authority;
-pub mod backend;
-pub mod child;
-pub mod client;
-pub mod envoy;
-pub mod evidence;
-mod exchange;
 pub mod experiments;
-pub mod haproxy;
-pub mod ingress;
 pub mod lab;
-pub mod matrix;
-pub mod note;
-pub mod resolvers;
-pub mod runner;
-pub mod sample;
-pub mod score;
-pub mod scratch;
-pub mod sweep;
-pub mod trust;
-pub mod watch;
-mod wire;
+pub mod names;

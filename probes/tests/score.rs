@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use policies::Policy;
-use probes::score::{Access, Case, Score, Settings, score};
+use probes::names::score::{Access, Case, Score, Settings, score};
 
 fn scored(cases: &[Case], access: Access, policy: &Policy) -> Score {
     score(cases, &Settings::patient(4, 7, access, policy))

@@ -9,10 +9,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use anyhow::Context;
 use harness::binaries::workspace_binary;
 use hyper::Method;
-use probes::envoy::install;
-use probes::haproxy::config::Config;
-use probes::ingress::load::Target;
-use probes::ingress::{Ending, Stage, StagePlan};
+use probes::lab::envoy::install;
+use probes::lab::haproxy::config::Config;
+use probes::lab::ingress::load::Target;
+use probes::lab::ingress::{Ending, Stage, StagePlan};
 use serde_json::Value;
 use tokio::time::sleep;
 

@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use anyhow::Context;
 use harness::binaries::workspace_binary;
-use probes::envoy::{Binary, install};
-use probes::haproxy::config::Config;
-use probes::ingress::load::Target;
-use probes::ingress::{Load, Stage, StagePlan, Tally};
+use probes::lab::envoy::{Binary, install};
+use probes::lab::haproxy::config::Config;
+use probes::lab::ingress::load::Target;
+use probes::lab::ingress::{Load, Stage, StagePlan, Tally};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 

@@ -4,12 +4,12 @@
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
-use probes::envoy::EnvoyVersion;
-use probes::envoy::bootstrap::{Discovery, HttpVersion, Layer};
-use probes::evidence::{Cell, Evidence, Topology, Verdict};
 use probes::experiments;
-use probes::lab::mesh::{self, Ground};
-use probes::lab::{Bench, Plan, Publish, Setup, Wanted};
+use probes::experiments::bench::mesh::{self, Ground};
+use probes::experiments::bench::{Bench, Plan, Publish, Setup, Wanted};
+use probes::experiments::evidence::{Cell, Evidence, Topology, Verdict};
+use probes::lab::envoy::EnvoyVersion;
+use probes::lab::envoy::bootstrap::{Discovery, HttpVersion, Layer};
 use tokio::runtime::Runtime;
 
 use crate::Test;

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 
 use anyhow::Context;
 use futures_util::{SinkExt as _, StreamExt as _};
-use probes::envoy::admin::fetch;
+use probes::lab::envoy::admin::fetch;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Runtime;

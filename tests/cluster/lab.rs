@@ -10,13 +10,13 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 use harness::ports::free_port;
 use harness::{Child, egress_audit, eventually};
-use probes::envoy::Envoy;
-use probes::envoy::bootstrap::{
+use probes::experiments::bench::HOST;
+use probes::lab::ca::Trust;
+use probes::lab::envoy::Envoy;
+use probes::lab::envoy::bootstrap::{
     HttpVersion, Layer, Proxy, Upstream, bootstrap, cluster_name, cluster_name_at,
 };
-use probes::envoy::process::Launch;
-use probes::lab::HOST;
-use probes::trust::Trust;
+use probes::lab::envoy::process::Launch;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;

@@ -9,11 +9,11 @@ use anyhow::{Context, ensure};
 use harness::{egress_audit, eventually};
 use labdns::command::{Flip, Target};
 use labdns::{Command, LabDns, Name, Options, Scenario};
-use probes::envoy::bootstrap::{Ads, HttpVersion, Layer, Proxy, Upstream, bootstrap};
-use probes::envoy::install::{default_cache, obtain};
-use probes::envoy::process::Launch;
-use probes::envoy::{Binary, Envoy, EnvoyVersion};
-use probes::trust::Trust;
+use probes::lab::ca::Trust;
+use probes::lab::envoy::bootstrap::{Ads, HttpVersion, Layer, Proxy, Upstream, bootstrap};
+use probes::lab::envoy::install::{default_cache, obtain};
+use probes::lab::envoy::process::Launch;
+use probes::lab::envoy::{Binary, Envoy, EnvoyVersion};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 

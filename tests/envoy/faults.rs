@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use harness::{egress_audit, eventually};
-use probes::envoy::install::{Source, inspect};
-use probes::envoy::{Envoy, EnvoyError};
+use probes::lab::envoy::install::{Source, inspect};
+use probes::lab::envoy::{Envoy, EnvoyError};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::{NEW, binaries};

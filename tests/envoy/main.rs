@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use anyhow::Context;
 use policies::platform::BEHAVIOURS;
-use probes::envoy::install::{default_cache, obtain};
-use probes::envoy::{Binary, EnvoyVersion};
-use probes::evidence::{Evidence, Topology, Verdict};
+use probes::experiments::evidence::{Evidence, Topology, Verdict};
+use probes::experiments::matrix::{self, Matrix};
+use probes::experiments::runner::{self, Options, Selection};
 use probes::experiments::{self, Experiment};
-use probes::matrix::{self, Matrix};
-use probes::runner::{self, Options, Selection};
+use probes::lab::envoy::install::{default_cache, obtain};
+use probes::lab::envoy::{Binary, EnvoyVersion};
 
 const OLD: EnvoyVersion = EnvoyVersion::new(1, 38, 3);
 const NEW: EnvoyVersion = EnvoyVersion::new(1, 40, 0);

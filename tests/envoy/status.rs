@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use harness::egress_audit;
-use probes::envoy::Binary;
-use probes::envoy::bootstrap::{Discovery, HttpVersion, Layer};
-use probes::evidence::{Cell, Topology};
-use probes::lab::{Bench, HOST, Plan, Setup};
+use probes::experiments::bench::{Bench, HOST, Plan, Setup};
+use probes::experiments::evidence::{Cell, Topology};
+use probes::lab::envoy::Binary;
+use probes::lab::envoy::bootstrap::{Discovery, HttpVersion, Layer};
 use serde_json::{Value, json};
 
 use super::{NEW, OLD, STREAM, binaries};

@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 
 use harness::binaries::workspace_binary;
-use probes::envoy::EnvoyVersion;
-use probes::envoy::install::{self, default_cache, obtain};
-use probes::evidence::Verdict;
 use probes::experiments::drain::{Act, Control, Measured, Options, Order, Scenario, acts, run_all};
+use probes::experiments::evidence::Verdict;
+use probes::lab::envoy::EnvoyVersion;
+use probes::lab::envoy::install::{self, default_cache, obtain};
 
 async fn options(scenarios: &[Scenario]) -> Options {
     Options {

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use hyper::Method;
-use probes::child::Signal;
-use probes::ingress::{Ending, Tally};
+use probes::lab::child::Signal;
+use probes::lab::ingress::{Ending, Tally};
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
@@ -56,7 +56,7 @@ async fn nonsense_from_the_admin_is_never_zero() {
         let mut args = plan.sidecar_args.clone();
         args.extend(["--public=127.0.0.1:0".to_owned(), "--control=127.0.0.1:0".to_owned()]);
         let log = folder.path().join("log");
-        let sidecar = probes::ingress::Sidecar::start(&plan.sidecar, &args, log).await.unwrap();
+        let sidecar = probes::lab::ingress::Sidecar::start(&plan.sidecar, &args, log).await.unwrap();
         assert_eq!(sidecar.public("/health").await.unwrap(), 503, "{why}: never in service");
         let (code, answer) = sidecar.ask(Method::GET, "/prestop", GRACE).await.unwrap();
         assert_eq!((code.as_u16(), &answer["forced"]), (200, &Value::from(true)), "{why}: {answer}");

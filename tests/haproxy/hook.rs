@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use hyper::Method;
-use probes::child::Signal;
-use probes::ingress::Ending;
+use probes::lab::child::Signal;
+use probes::lab::ingress::Ending;
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use harness::eventually;
 use hyper::Method;
-use probes::child::{Child, Signal};
+use probes::lab::child::{Child, Signal};
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -112,7 +112,7 @@ async fn a_pod_that_nobody_checks_waits_by_time() {
     args.push(format!("--admin=http://{}", fake_admin(IDLE, false).await));
     args.extend(["--public=127.0.0.1:0", "--control=127.0.0.1:0"].map(str::to_owned));
     let sidecar =
-        probes::ingress::Sidecar::start(&plan.sidecar, &args, folder.path().join("log")).await.unwrap();
+        probes::lab::ingress::Sidecar::start(&plan.sidecar, &args, folder.path().join("log")).await.unwrap();
     let (code, answer) = sidecar.ask(Method::GET, "/prestop", GRACE).await.unwrap();
     assert_eq!((code.as_u16(), &answer["forced"]), (200, &Value::from(false)), "{answer}");
     assert!(answer["waited_ms"].as_u64() >= Some(1_400), "once for no new work, once for DOWN: {answer}");

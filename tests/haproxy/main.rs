@@ -15,10 +15,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use harness::binaries::workspace_binary;
-use probes::envoy::install;
-use probes::haproxy::config::Config;
-use probes::ingress::load::Target;
-use probes::ingress::{Load, Shot, Stage, StagePlan};
+use probes::lab::envoy::install;
+use probes::lab::haproxy::config::Config;
+use probes::lab::ingress::load::Target;
+use probes::lab::ingress::{Load, Shot, Stage, StagePlan};
 use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
@@ -97,5 +97,5 @@ fn log(stage: &Stage, pod: usize) -> String {
 
 /// A failed assertion should show what was lost.
 fn lost(shots: &[Shot]) -> Vec<&Shot> {
-    shots.iter().filter(|shot| shot.ending != probes::ingress::Ending::Whole).collect()
+    shots.iter().filter(|shot| shot.ending != probes::lab::ingress::Ending::Whole).collect()
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use probes::ingress::Tally;
+use probes::lab::ingress::Tally;
 
 use crate::{log, lost, plan, reference, stage, steady, until};
 
@@ -44,7 +44,7 @@ async fn holding_200_until_zero_loses_requests_under_load() {
 async fn without_on_marked_down_the_flip_cuts_nothing() {
     let args = ["--order=seed", "--drain-timeout=3s"];
     let mut plan = plan(&args).await;
-    plan.nodes = vec![probes::haproxy::config::Config { flush: false, ..reference() }];
+    plan.nodes = vec![probes::lab::haproxy::config::Config { flush: false, ..reference() }];
     let stage = stage(&plan).await;
     let load = steady(&stage, 40.0);
     until(&stage, 0, "load arrives", |status| status["active"]["http"].as_u64() > Some(3)).await;

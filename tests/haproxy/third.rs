@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use hyper::Method;
-use probes::ingress::{Ending, Tally};
+use probes::lab::ingress::{Ending, Tally};
 
 use crate::{get, log, lost, plan, reference, stage, steady, until, until_lb_says};
 

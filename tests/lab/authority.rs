@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use harness::{Child, eventually, find, ports};
 use policies::{Cname, DnsSample, Host, Outcome, RecordType, Source, Transport, Vantage};
-use probes::authority::{Authorities, Found};
-use probes::note::Note;
-use probes::sample::{Sampler, Sending};
+use probes::names::authority::{Authorities, Found};
+use probes::names::diagnosis::Note;
+use probes::names::sample::{Sampler, Sending};
 use tempfile::TempDir;
 
 /// Each server's own loopback address, and its zones: apex and records.

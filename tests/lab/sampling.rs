@@ -6,7 +6,7 @@ use std::time::Duration;
 use hickory_proto::op::{Message, MessageType, OpCode, ResponseCode};
 use hickory_proto::rr::Name;
 use policies::{DnsSample, Host, Malformed, Outcome, RecordType, Source, Vantage};
-use probes::sample::{Sampler, Sending};
+use probes::names::sample::{Sampler, Sending};
 
 use crate::responder::{Responder, address_of, answer};
 

@@ -10,9 +10,9 @@ use labdns::{LabDns, Options, Scenario};
 use policies::{
     Host, Limits, Outcome, Policy, RecordType, ResolutionClass, Vantage, Window, classify, observe,
 };
-use probes::note::Note;
-use probes::sample::{Rate, Sending};
-use probes::sweep::{Authoritative, Event, Settings, Sweep, Watched};
+use probes::names::diagnosis::Note;
+use probes::names::sample::{Rate, Sending};
+use probes::names::sweep::{Authoritative, Event, Settings, Sweep, Watched};
 
 use crate::responder::Responder;
 

@@ -9,8 +9,8 @@ const LONGEST: usize = 500;
 /// A library and where it may be named: a file, or a file and its folder.
 const ONE_PLACE: [(&str, &str); 4] = [
     ("hickory_server", "labdns/src/server"),
-    ("hickory_resolver", "probes/src/sample"),
-    ("prometheus_parse", "probes/src/"),
+    ("hickory_resolver", "probes/src/names/authority"),
+    ("prometheus_parse", "probes/src/lab/envoy"),
     ("kube", "cli/src/cluster"),
 ];
 

@@ -10,6 +10,7 @@ mod arrows;
 mod book;
 mod files;
 mod purity;
+mod rooms;
 
 /// The workspace's folders of Rust sources.
 const MEMBERS: [&str; 6] = ["policies", "labdns", "probes", "sidecar", "cli", "tests"];

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand, ValueEnum};
-use probes::envoy::EnvoyVersion;
-use probes::envoy::bootstrap::{Discovery, HttpVersion, Layer};
-use probes::evidence::Topology;
 use probes::experiments::drain::Scenario;
+use probes::experiments::evidence::Topology;
+use probes::lab::envoy::EnvoyVersion;
+use probes::lab::envoy::bootstrap::{Discovery, HttpVersion, Layer};
 
 use super::Format;
 use super::values::{duration, envoy_version, resource_name};

@@ -17,7 +17,7 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
 
 /// `10.0.0.53`, `10.0.0.53:5353`, `2001:db8::53`, `[2001:db8::53]:5353`.
 pub(super) fn server(text: &str) -> Result<SocketAddr, String> {
-    probes::resolvers::parse_server(text).map_err(|error| format!("{error}; {}", error.hint()))
+    probes::names::resolvers::parse_server(text).map_err(|error| format!("{error}; {}", error.hint()))
 }
 
 /// `203.0.113.0/24`; a bare address stands for its /24 or /56, as resolvers send it (RFC 7871, section 11.1).
@@ -34,8 +34,9 @@ pub(super) fn subnet(text: &str) -> Result<IpNet, String> {
 }
 
 /// `1.38.3`.
-pub(super) fn envoy_version(text: &str) -> Result<probes::envoy::EnvoyVersion, String> {
-    text.parse().map_err(|error: probes::envoy::version::VersionError| format!("{error}; {}", error.hint()))
+pub(super) fn envoy_version(text: &str) -> Result<probes::lab::envoy::EnvoyVersion, String> {
+    text.parse()
+        .map_err(|error: probes::lab::envoy::version::VersionError| format!("{error}; {}", error.hint()))
 }
 
 /// A name of the lab's zone.

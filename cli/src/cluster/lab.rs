@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, ApiResource, DeleteParams, GroupVersionKind, ListParams, Patch, PatchParams};
-use probes::envoy::admin::post;
-use probes::lab::mesh::{Ground, OWNER};
-use probes::lab::{HOST, Place, Site};
+use probes::experiments::bench::mesh::{Ground, OWNER};
+use probes::experiments::bench::{HOST, Place, Site};
+use probes::lab::envoy::admin::post;
 use serde::Serialize;
 use serde_json::Value;
 use tokio::time::timeout;

@@ -1,7 +1,7 @@
 //! `envoy install` and `envoy list`: the releases that the lab can run.
 
-use probes::envoy::install::{self, default_cache};
-use probes::envoy::{Binary, EnvoyVersion, InstallError, Source};
+use probes::lab::envoy::install::{self, default_cache};
+use probes::lab::envoy::{Binary, EnvoyVersion, InstallError, Source};
 
 use crate::args::EnvoyCommand;
 use crate::console::Console;

@@ -11,7 +11,7 @@ mod scenarios;
 mod score;
 mod up;
 
-use probes::lab::agent::Agent;
+use probes::experiments::bench::agent::Agent;
 
 use crate::args::LabCommand;
 use crate::console::Console;

@@ -9,10 +9,10 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use policies::{Host, Limits, Observation, ObservationWindow, Policy, RecordType, Source, Window, observe};
-use probes::note::Note;
-use probes::resolvers::{RESOLV_CONF, System};
-use probes::sample::{Rate, Sending};
-use probes::sweep::{Authoritative, Event, Settings, Sweep, Watched};
+use probes::names::diagnosis::Note;
+use probes::names::resolvers::{RESOLV_CONF, System};
+use probes::names::sample::{Rate, Sending};
+use probes::names::sweep::{Authoritative, Event, Settings, Sweep, Watched};
 
 use crate::args::{self, AskArgs, MeasureArgs};
 use crate::console::Console;

@@ -4,8 +4,8 @@
 use futures_util::StreamExt as _;
 use jiff::Timestamp;
 use policies::Host;
-use probes::envoy::admin::Admin;
-use probes::envoy::inspect::Inspection;
+use probes::lab::envoy::admin::Admin;
+use probes::lab::envoy::inspect::Inspection;
 
 use crate::args::{ProxyCommand, ReachWord, StatusArgs};
 use crate::cluster::{Cluster, ProxyPod, Reach, Scope};

@@ -5,7 +5,7 @@ mod html;
 mod markdown;
 mod svg;
 
-use probes::evidence::{Evidence, Table, Verdict};
+use probes::experiments::evidence::{Evidence, Table, Verdict};
 
 use super::table::columns;
 use crate::console::{Text, Tone, escape};
@@ -55,7 +55,7 @@ pub(super) fn is_summary(report: &Report) -> bool {
 /// 1 when an experiment was refuted, a control was not, or a version does not do what the platform's table says; 2
 /// when a cell has no result.
 pub(super) fn exit(report: &Report) -> Exit {
-    let differs = report.matrix.as_ref().is_some_and(probes::matrix::Matrix::differs);
+    let differs = report.matrix.as_ref().is_some_and(probes::experiments::matrix::Matrix::differs);
     // A control's verdict is no finding of the matrix, which reads it as a measurement.
     let refuted = report.matrix.is_none() && report.evidence.iter().any(Evidence::is_failure);
     if differs || refuted {
@@ -100,9 +100,9 @@ fn clean(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use probes::envoy::EnvoyVersion;
-    use probes::envoy::bootstrap::{Discovery, HttpVersion, Layer};
-    use probes::evidence::{Bars, Cell, Lane, Mark, Span, Topology};
+    use probes::experiments::evidence::{Bars, Cell, Lane, Mark, Span, Topology};
+    use probes::lab::envoy::EnvoyVersion;
+    use probes::lab::envoy::bootstrap::{Discovery, HttpVersion, Layer};
 
     use super::*;
     use crate::report::Inputs;

@@ -2,7 +2,7 @@
 //! that they hold underneath.
 
 use policies::ClusterType;
-use probes::envoy::inspect::{InspectedCluster, Member, Written};
+use probes::lab::envoy::inspect::{InspectedCluster, Member, Written};
 
 use super::table::columns;
 use super::words;

@@ -9,8 +9,8 @@ use std::time::Duration;
 use serde::Serialize;
 use tokio::time::{Instant, sleep};
 
-use crate::evidence::{Bars, Exhibits, Snapshot, Table};
-use crate::lab::{Bench, LabError};
+use crate::experiments::bench::{Bench, LabError};
+use crate::experiments::evidence::{Bars, Exhibits, Snapshot, Table};
 
 /// Counts over the stream time.
 #[derive(Debug, Serialize)]

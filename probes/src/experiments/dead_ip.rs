@@ -9,9 +9,9 @@ use policies::platform::Behaviour;
 use serde::Serialize;
 
 use super::{Axes, BOTH_PATHS, BOTH_RESOLUTIONS, Control, Experiment, H1};
-use crate::envoy::bootstrap::{Discovery, Outlier};
-use crate::evidence::{Bars, Cell, Exhibits, Judgement, Table};
-use crate::lab::{Bench, HOST, LabError, Plan, fixed, is_l4, ttl};
+use crate::experiments::bench::{Bench, HOST, LabError, Plan, fixed, is_l4, ttl};
+use crate::experiments::evidence::{Bars, Cell, Exhibits, Judgement, Table};
+use crate::lab::envoy::bootstrap::{Discovery, Outlier};
 use ejections::{Cycle, Watch};
 use load::Tally;
 

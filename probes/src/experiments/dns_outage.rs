@@ -8,10 +8,10 @@ use serde::Serialize;
 use tokio::time::{Instant, sleep};
 
 use super::{Axes, BOTH_PATHS, BOTH_RESOLUTIONS, Control, Experiment, H1, is_known};
-use crate::client::Exchange;
-use crate::envoy::bootstrap::Discovery;
-use crate::evidence::{Cell, Exhibits, Judgement, Snapshot, Table};
-use crate::lab::{Bench, LabError, Plan, ttl};
+use crate::experiments::bench::{Bench, LabError, Plan, ttl};
+use crate::experiments::evidence::{Cell, Exhibits, Judgement, Snapshot, Table};
+use crate::lab::client::Exchange;
+use crate::lab::envoy::bootstrap::Discovery;
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "dns-outage",

@@ -16,10 +16,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
-use crate::envoy::Binary;
-use crate::envoy::bootstrap::{Discovery, HttpVersion, Layer};
-use crate::evidence::{Cell, Evidence, Judgement, Topology};
-use crate::ingress::{Ending, Sample, Shot, Tally};
+use crate::experiments::evidence::{Cell, Evidence, Judgement, Topology};
+use crate::lab::envoy::Binary;
+use crate::lab::envoy::bootstrap::{Discovery, HttpVersion, Layer};
+use crate::lab::ingress::{Ending, Sample, Shot, Tally};
 
 pub use events::Events;
 pub use said::Said;
@@ -232,7 +232,7 @@ impl Control {
 pub struct Options {
     /// Envoy for the pods.
     pub envoy: Binary,
-    /// The sidecar's binary ([`crate::ingress::sidecar::find`]).
+    /// The sidecar's binary ([`crate::lab::ingress::sidecar::find`]).
     pub sidecar: PathBuf,
     /// All times of the reference are multiplied by this; 1.0 takes a minute a cell.
     pub scale: f64,

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::{Axes, BOTH_HTTP, BOTH_PATHS, BOTH_RESOLUTIONS, Control, Experiment, in_flight_flip};
-use crate::evidence::Cell;
-use crate::lab::Plan;
+use crate::experiments::bench::Plan;
+use crate::experiments::evidence::Cell;
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "drain-switch",

@@ -7,10 +7,10 @@ use serde::Serialize;
 use policies::platform::Behaviour;
 
 use super::{Axes, BOTH_RESOLUTIONS, Control, Experiment, H1, is_known, is_logical};
-use crate::client::Exchange;
-use crate::envoy::bootstrap::{Discovery, Layer, Outlier};
-use crate::evidence::{Cell, Exhibits, Judgement, Snapshot, Table};
-use crate::lab::{Bench, HOST, LabError, Plan, fixed, ttl};
+use crate::experiments::bench::{Bench, HOST, LabError, Plan, fixed, ttl};
+use crate::experiments::evidence::{Cell, Exhibits, Judgement, Snapshot, Table};
+use crate::lab::client::Exchange;
+use crate::lab::envoy::bootstrap::{Discovery, Layer, Outlier};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "ejection-memory",

@@ -7,9 +7,9 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
 use super::{Axes, BOTH_PATHS, BOTH_RESOLUTIONS, Control, Experiment, H1, flip_drains};
-use crate::client::{Client, Connection, Exchange};
-use crate::evidence::{Cell, Exhibits, Judgement, Table};
-use crate::lab::{Bench, LabError, Plan, is_l4, ttl};
+use crate::experiments::bench::{Bench, LabError, Plan, is_l4, ttl};
+use crate::experiments::evidence::{Cell, Exhibits, Judgement, Table};
+use crate::lab::client::{Client, Connection, Exchange};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "failover-time",

@@ -4,8 +4,8 @@ use policies::platform::Behaviour;
 use serde::Serialize;
 
 use super::{Axes, BOTH_PATHS, BOTH_RESOLUTIONS, Control, Experiment, H1, flip_is_recorded, is_logical};
-use crate::evidence::{Cell, Exhibits, Judgement, Snapshot, Table};
-use crate::lab::{Bench, LabError, Plan};
+use crate::experiments::bench::{Bench, LabError, Plan};
+use crate::experiments::evidence::{Cell, Exhibits, Judgement, Snapshot, Table};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "flip-record",

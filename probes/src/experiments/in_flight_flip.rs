@@ -6,10 +6,10 @@ use serde::Serialize;
 use tokio::time::Instant;
 
 use super::{Axes, BOTH_HTTP, BOTH_PATHS, BOTH_RESOLUTIONS, Control, Experiment};
-use crate::backend::SLOW_BYTES;
-use crate::client::Exchange;
-use crate::evidence::{Cell, Exhibits, Judgement, Snapshot, Table};
-use crate::lab::{Bench, LabError, Plan, is_l4};
+use crate::experiments::bench::{Bench, LabError, Plan, is_l4};
+use crate::experiments::evidence::{Cell, Exhibits, Judgement, Snapshot, Table};
+use crate::lab::backend::SLOW_BYTES;
+use crate::lab::client::Exchange;
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "in-flight-flip",

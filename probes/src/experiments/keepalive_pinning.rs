@@ -6,9 +6,9 @@ use policies::platform::Behaviour;
 use serde::Serialize;
 
 use super::{Axes, BOTH_HTTP, BOTH_PATHS, BOTH_RESOLUTIONS, Control, Experiment, flip_drains, is_logical};
-use crate::client::{Client, Connection, Exchange};
-use crate::evidence::{Cell, Exhibits, Judgement, Table};
-use crate::lab::{Bench, LabError, Plan, is_l4};
+use crate::experiments::bench::{Bench, LabError, Plan, is_l4};
+use crate::experiments::evidence::{Cell, Exhibits, Judgement, Table};
+use crate::lab::client::{Client, Connection, Exchange};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "keepalive-pinning",

@@ -6,9 +6,9 @@ use serde::Serialize;
 use tokio::time::{Instant, sleep};
 
 use super::{Axes, BOTH_HTTP, BOTH_PATHS, BOTH_RESOLUTIONS, Control, Experiment, flip_is_recorded};
-use crate::client::{Client, Exchange};
-use crate::evidence::{Cell, Exhibits, Judgement, Snapshot, Table};
-use crate::lab::{Bench, LabError, Plan};
+use crate::experiments::bench::{Bench, LabError, Plan};
+use crate::experiments::evidence::{Cell, Exhibits, Judgement, Snapshot, Table};
+use crate::lab::client::{Client, Exchange};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "long-stream",

@@ -6,10 +6,10 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::{Axes, BOTH_PATHS, BOTH_RESOLUTIONS, Control, Experiment, H1};
-use crate::client::Exchange;
-use crate::envoy::bootstrap::Discovery;
-use crate::evidence::{Bars, Cell, Exhibits, Judgement, Table};
-use crate::lab::{Bench, HOST, LabError, Plan, fixed, ttl};
+use crate::experiments::bench::{Bench, HOST, LabError, Plan, fixed, ttl};
+use crate::experiments::evidence::{Bars, Cell, Exhibits, Judgement, Table};
+use crate::lab::client::Exchange;
+use crate::lab::envoy::bootstrap::Discovery;
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "multi-a-spread",

@@ -6,9 +6,9 @@ use policies::platform::Behaviour;
 
 use super::churn::{self, Measured, exhibits};
 use super::{Axes, BOTH_RESOLUTIONS, Control, Experiment, H1, is_known, is_logical};
-use crate::envoy::bootstrap::{Discovery, Layer};
-use crate::evidence::{Cell, Judgement};
-use crate::lab::{HOST, Plan, fixed, pool, ttl};
+use crate::experiments::bench::{HOST, Plan, fixed, pool, ttl};
+use crate::experiments::evidence::{Cell, Judgement};
+use crate::lab::envoy::bootstrap::{Discovery, Layer};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "order-churn",

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use super::churn::{self, Measured, exhibits};
 use super::{Axes, BOTH_RESOLUTIONS, Control, Experiment, H1, flip_drains};
-use crate::envoy::bootstrap::{Discovery, Layer};
-use crate::evidence::{Cell, Judgement};
-use crate::lab::{HOST, Plan, fixed, pool, ttl};
+use crate::experiments::bench::{HOST, Plan, fixed, pool, ttl};
+use crate::experiments::evidence::{Cell, Judgement};
+use crate::lab::envoy::bootstrap::{Discovery, Layer};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "rotation-churn",

@@ -6,9 +6,9 @@ use serde::Serialize;
 use tokio::time::{Instant, sleep};
 
 use super::{Axes, BOTH_RESOLUTIONS, Control, Experiment, H1};
-use crate::envoy::bootstrap::{Discovery, Layer};
-use crate::evidence::{Cell, Exhibits, Judgement, Table};
-use crate::lab::{Bench, HOST, LabError, Plan, fixed, pool};
+use crate::experiments::bench::{Bench, HOST, LabError, Plan, fixed, pool};
+use crate::experiments::evidence::{Cell, Exhibits, Judgement, Table};
+use crate::lab::envoy::bootstrap::{Discovery, Layer};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "ttl-refresh",

@@ -2,9 +2,9 @@
 
 use std::net::SocketAddr;
 
-use probes::backend::{BackendError, Backends};
-use probes::lab::HOST;
-use probes::trust::Trust;
+use probes::experiments::bench::HOST;
+use probes::lab::backend::{BackendError, Backends};
+use probes::lab::ca::Trust;
 
 use crate::console::Console;
 use crate::exit::Exit;

@@ -3,7 +3,7 @@
 
 use std::net::SocketAddr;
 
-use probes::lab::agent::Agent;
+use probes::experiments::bench::agent::Agent;
 use tokio::net::TcpListener;
 
 use crate::console::Console;

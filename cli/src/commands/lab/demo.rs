@@ -3,8 +3,8 @@
 use jiff::Timestamp;
 use labdns::{LabDns, Options};
 use policies::{Host, Limits, Policy, Window};
-use probes::sample::Sending;
-use probes::sweep::{Authoritative, Settings};
+use probes::names::sample::Sending;
+use probes::names::sweep::{Authoritative, Settings};
 
 use super::scenarios;
 use crate::args::Format;

@@ -2,9 +2,9 @@
 //! DNS; its evidence is theirs in form.
 
 use anyhow::Context;
-use probes::evidence::Evidence;
 use probes::experiments::drain::{Options, Order, Scenario, acts, run_all};
-use probes::ingress::sidecar;
+use probes::experiments::evidence::Evidence;
+use probes::lab::ingress::sidecar;
 
 use super::experiments::{finish, keep, report, versions};
 use crate::args::RunArgs;

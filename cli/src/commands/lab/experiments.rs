@@ -5,11 +5,11 @@ use std::path::Path;
 
 use anyhow::Context;
 use jiff::Timestamp;
-use probes::envoy::{Binary, EnvoyVersion};
-use probes::evidence::Evidence;
+use probes::experiments::evidence::Evidence;
+use probes::experiments::matrix::{self, Matrix};
+use probes::experiments::runner::{self, Job, Options, Progress, Selection};
 use probes::experiments::{CATALOG, Experiment, drain, find};
-use probes::matrix::{self, Matrix};
-use probes::runner::{self, Job, Options, Progress, Selection};
+use probes::lab::envoy::{Binary, EnvoyVersion};
 
 use super::in_cluster;
 use crate::args::{EnvoyArgs, RunArgs};

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use anyhow::Context;
 use jiff::Timestamp;
-use probes::envoy::EnvoyVersion;
-use probes::evidence::{Cell, Evidence, Topology};
 use probes::experiments::Experiment;
-use probes::lab::agent::{Greeting, Order};
-use probes::lab::mesh;
-use probes::runner::{Selection, cells};
+use probes::experiments::bench::agent::{Greeting, Order};
+use probes::experiments::bench::mesh;
+use probes::experiments::evidence::{Cell, Evidence, Topology};
+use probes::experiments::runner::{Selection, cells};
+use probes::lab::envoy::EnvoyVersion;
 use serde_json::Value;
 
 use super::experiments::{finish, keep, no_cell, report};

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use policies::{Policy, Window};
-use probes::score::{Access, Case, Score, Settings, markdown, score};
+use probes::names::score::{Access, Case, Score, Settings, markdown, score};
 
 use super::scenarios::unusable;
 use crate::args::{ScoreArgs, ScoreFormat};

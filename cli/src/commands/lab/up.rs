@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use anyhow::Context;
-use probes::envoy::bootstrap::{Discovery, HttpVersion, Layer};
-use probes::evidence::Cell;
-use probes::lab::{Bench, HOST, Plan, Setup};
-use probes::scratch::Scratch;
+use probes::experiments::bench::{Bench, HOST, Plan, Setup};
+use probes::experiments::evidence::Cell;
+use probes::lab::envoy::bootstrap::{Discovery, HttpVersion, Layer};
+use probes::lab::scratch::Scratch;
 
 use crate::args::UpArgs;
 use crate::commands::envoy::chosen;

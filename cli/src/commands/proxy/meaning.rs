@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use policies::platform::NEW_DNS_GUARD;
 use policies::{Behaviour, ClusterType, Platform};
-use probes::envoy::inspect::{InspectedCluster, Inspection};
+use probes::lab::envoy::inspect::{InspectedCluster, Inspection};
 
 use crate::report::{AddressUse, ProxyReport};
 
@@ -158,7 +158,7 @@ fn unread(cluster: &InspectedCluster) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use probes::envoy::inspect::{DnsSettings, Member, Written};
+    use probes::lab::envoy::inspect::{DnsSettings, Member, Written};
     use serde_json::json;
 
     use super::*;

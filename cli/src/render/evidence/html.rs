@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use probes::evidence::{Bars, Evidence, Table, Verdict};
+use probes::experiments::evidence::{Bars, Evidence, Table, Verdict};
 
 use super::{groups, svg, verdict};
 use crate::console::escape;

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use probes::evidence::Table;
+use probes::experiments::evidence::Table;
 
 use super::{clean, groups, verdict};
 use crate::report::Report;

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use probes::evidence::{Bars, Mark, Span, Timeline};
+use probes::experiments::evidence::{Bars, Mark, Span, Timeline};
 
 use super::html::text;
 

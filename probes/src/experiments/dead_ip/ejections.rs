@@ -8,9 +8,9 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::interval;
 
-use crate::client::Exchange;
-use crate::evidence::Table;
-use crate::lab::Bench;
+use crate::experiments::bench::Bench;
+use crate::experiments::evidence::Table;
+use crate::lab::client::Exchange;
 
 /// One ejection; times from the start of the cell.
 #[derive(Debug, Serialize)]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::Serialize;
 use tokio::time::{Instant, sleep};
 
-use crate::client::{Client, Exchange};
+use crate::lab::client::{Client, Exchange};
 
 /// Clients at once: black-holed attempts take their whole timeout, and one client would see few of them.
 pub(in crate::experiments) const CLIENTS: usize = 4;

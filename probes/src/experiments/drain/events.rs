@@ -5,9 +5,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::evidence::{Lane, Mark, Span, Table, Timeline};
-use crate::haproxy::stats::CutSession;
-use crate::ingress::{Ending, Sample, Shot, Stage};
+use crate::experiments::evidence::{Lane, Mark, Span, Table, Timeline};
+use crate::lab::haproxy::stats::CutSession;
+use crate::lab::ingress::{Ending, Sample, Shot, Stage};
 
 /// Requests drawn one by one; more would be a wall.
 const DRAWN: usize = 12;

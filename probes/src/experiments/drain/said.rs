@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{Measured, Order};
-use crate::evidence::{Judgement, Table};
-use crate::ingress::Ending;
+use crate::experiments::evidence::{Judgement, Table};
+use crate::lab::ingress::Ending;
 
 /// Answers looked at for `Connection: close`.
 pub(super) const ASKED: u64 = 20;
@@ -267,8 +267,8 @@ fn plain(figure: &Value) -> String {
 mod tests {
     use super::super::Events;
     use super::*;
-    use crate::evidence::Verdict;
-    use crate::ingress::Tally;
+    use crate::experiments::evidence::Verdict;
+    use crate::lab::ingress::Tally;
 
     fn verdict(said: &Said, order: Order, repeated: u64) -> Verdict {
         let measured = Measured {

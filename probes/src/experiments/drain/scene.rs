@@ -10,11 +10,11 @@ use tokio::time::sleep;
 
 use super::events::{Events, timeline};
 use super::{Act, Control, Measured, Options, Order, Said, Scenario, signals};
-use crate::evidence::Timeline;
-use crate::haproxy::HaProxy;
-use crate::haproxy::config::Config;
-use crate::ingress::load::Target;
-use crate::ingress::{Load, Pod, PodError, Shot, SilentXds, Stage, StageError, StagePlan, Tally, Watch};
+use crate::experiments::evidence::Timeline;
+use crate::lab::haproxy::HaProxy;
+use crate::lab::haproxy::config::Config;
+use crate::lab::ingress::load::Target;
+use crate::lab::ingress::{Load, Pod, PodError, Shot, SilentXds, Stage, StageError, StagePlan, Tally, Watch};
 
 /// The long request, s.
 pub(super) const LONG: f64 = 60.0;

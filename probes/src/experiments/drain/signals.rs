@@ -18,10 +18,10 @@ use tokio::time::{Instant, sleep};
 use super::said::{ASKED, Counted, EACH, Said};
 use super::scene::{self, Told};
 use super::{Act, Control, Options, Scenario};
-use crate::child::Signal;
-use crate::haproxy::config::Config;
-use crate::ingress::load::Target;
-use crate::ingress::{Ending, Load, Pod, PodError, Shot, Stage, StageError, StagePlan};
+use crate::lab::child::Signal;
+use crate::lab::haproxy::config::Config;
+use crate::lab::ingress::load::Target;
+use crate::lab::ingress::{Ending, Load, Pod, PodError, Shot, Stage, StageError, StagePlan};
 
 /// A request that is under way while a load balancer makes up its mind, s.
 const LONG: f64 = 30.0;
