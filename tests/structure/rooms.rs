@@ -136,7 +136,7 @@ fn imports<'a>(
     modules: &'a BTreeMap<String, &str>,
     exported: &BTreeMap<String, String>,
 ) -> BTreeSet<&'a String> {
-    let code: String = source.lines().map(|(_, line)| format!("{line}\n")).collect();
+    let code: String = source.lines().flat_map(|(_, line)| [line, "\n"]).collect();
     let mut found = BTreeSet::new();
     for path in paths(&code, from) {
         let path = exported.get(&path).unwrap_or(&path);
@@ -150,7 +150,7 @@ fn imports<'a>(
 /// What the root exports, and the module that it comes from.
 fn exported(sources: &[Source]) -> BTreeMap<String, String> {
     let root = sources.iter().filter(|source| source.path.ends_with("/lib.rs"));
-    let code: String = root.flat_map(|source| source.lines().map(|(_, line)| format!("{line}\n"))).collect();
+    let code: String = root.flat_map(|source| source.lines().flat_map(|(_, line)| [line, "\n"])).collect();
     let trees = code.match_indices("pub use ").flat_map(|(at, found)| tree("", &code[at + found.len()..]));
     trees.filter_map(|path| Some((path.rsplit("::").next()?.to_owned(), path))).collect()
 }
