@@ -171,8 +171,7 @@ impl Known {
     fn is_heard(&self) -> bool {
         let families = [Some(&self.a), self.aaaa.as_ref()].into_iter().flatten();
         let mut outcomes = families.flat_map(|(observation, _)| &observation.outcomes).peekable();
-        outcomes.peek().is_none()
-            || outcomes.any(|seen| !matches!(seen.outcome.as_str(), "timeout" | "unreachable"))
+        outcomes.peek().is_none() || outcomes.any(|seen| !seen.outcome.is_silence())
     }
 
     fn observed(&self) -> Observed<'_> {

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::observe::pool::ratio;
 use crate::policy::Policy;
-use crate::{Host, Observation, RecordType};
+use crate::{Host, Observation, OutcomeKind, RecordType};
 
 mod look;
 mod needs;
@@ -90,12 +90,7 @@ fn class(observation: &Observation, policy: &Policy, verdict: &Verdict) -> Resol
 
 /// A name that every source denies is certain; one that nobody answered for is not.
 fn unresolvable(observation: &Observation, policy: &Policy) -> (bool, f64) {
-    let denied = observation
-        .outcomes
-        .iter()
-        .filter(|o| matches!(o.outcome.as_str(), "nx_domain" | "no_data"))
-        .map(|o| o.count)
-        .sum::<usize>();
+    let denied = observation.count(OutcomeKind::is_denial);
     let enough = observation.queries >= policy.sampling.give_up as usize;
     let confidence = if denied > 0 { 0.95 } else { 0.6 };
     (enough, if enough { confidence } else { confidence / 2.0 })

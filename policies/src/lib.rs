@@ -30,6 +30,6 @@ pub use policy::Policy;
 pub use recommend::{Family, Observed, Protocol, Recommendation, Settings, recommend};
 pub use resolution::{ClusterType, Resolution};
 pub use sample::{
-    Answer, Cname, DnsSample, Malformed, ObservationWindow, Outcome, RecordType, Response, Source, Transport,
-    Vantage,
+    Answer, Cname, DnsSample, Malformed, ObservationWindow, Outcome, OutcomeKind, RecordType, Response,
+    Source, Transport, Vantage,
 };

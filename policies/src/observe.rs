@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Host, ObservationWindow, RecordType, Vantage};
+use crate::{Host, ObservationWindow, OutcomeKind, RecordType, Vantage};
 
 mod entry;
 mod observer;
@@ -46,7 +46,7 @@ pub struct Observation {
     pub ended_at: Timestamp,
     /// Lookups made.
     pub queries: usize,
-    /// Lookups by outcome, in the order of first appearance; the name is [`Outcome`](crate::Outcome)'s in snake case.
+    /// Lookups by outcome, in the order of first appearance.
     pub outcomes: Vec<OutcomeCount>,
     /// Replies that were truncated (TC), whether or not TCP then gave the answer.
     pub truncated: usize,
@@ -82,12 +82,19 @@ pub struct Observation {
     pub cname_chains: Vec<String>,
 }
 
+impl Observation {
+    /// Lookups whose outcome is of this kind.
+    pub fn count(&self, is: impl Fn(OutcomeKind) -> bool) -> usize {
+        self.outcomes.iter().filter(|seen| is(seen.outcome)).map(|seen| seen.count).sum()
+    }
+}
+
 /// Lookups with one outcome.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OutcomeCount {
-    /// The outcome in snake case, such as `nx_domain`.
-    pub outcome: String,
+    /// The outcome.
+    pub outcome: OutcomeKind,
     /// Lookups.
     pub count: usize,
 }

@@ -115,6 +115,34 @@ pub enum Outcome {
     Malformed(Malformed),
 }
 
+/// What kind of [`Outcome`] a lookup had.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum OutcomeKind {
+    /// At least one address.
+    Answered,
+    /// NOERROR without an address of the type asked for.
+    NoData,
+    /// NXDOMAIN.
+    NxDomain,
+    /// SERVFAIL.
+    ServFail,
+    /// REFUSED.
+    Refused,
+    /// Any other response code.
+    OtherRcode,
+    /// A referral instead of an answer.
+    Lame,
+    /// TC was set and TCP gave no answer either.
+    Truncated,
+    /// No answer in time.
+    Timeout,
+    /// The server's host or port cannot be reached.
+    Unreachable,
+    /// Something that is not an answer to the query.
+    Malformed,
+}
+
 /// Why a message is no answer to the query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -198,22 +226,66 @@ impl ObservationWindow {
 }
 
 impl Outcome {
-    /// The outcome in snake case, as it is spelled in a saved window.
+    /// What kind of outcome it is, without its details.
     #[must_use]
-    pub fn name(&self) -> &'static str {
+    pub const fn kind(&self) -> OutcomeKind {
         match self {
-            Self::Answered { .. } => "answered",
+            Self::Answered { .. } => OutcomeKind::Answered,
+            Self::NoData => OutcomeKind::NoData,
+            Self::NxDomain => OutcomeKind::NxDomain,
+            Self::ServFail => OutcomeKind::ServFail,
+            Self::Refused => OutcomeKind::Refused,
+            Self::OtherRcode(_) => OutcomeKind::OtherRcode,
+            Self::Lame => OutcomeKind::Lame,
+            Self::Truncated => OutcomeKind::Truncated,
+            Self::Timeout => OutcomeKind::Timeout,
+            Self::Unreachable => OutcomeKind::Unreachable,
+            Self::Malformed(_) => OutcomeKind::Malformed,
+        }
+    }
+}
+
+impl OutcomeKind {
+    /// In snake case, as it is spelled in a saved window.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Answered => "answered",
             Self::NoData => "no_data",
             Self::NxDomain => "nx_domain",
             Self::ServFail => "serv_fail",
             Self::Refused => "refused",
-            Self::OtherRcode(_) => "other_rcode",
+            Self::OtherRcode => "other_rcode",
             Self::Lame => "lame",
             Self::Truncated => "truncated",
             Self::Timeout => "timeout",
             Self::Unreachable => "unreachable",
-            Self::Malformed(_) => "malformed",
+            Self::Malformed => "malformed",
         }
+    }
+
+    /// The server says that there is no such address: NXDOMAIN, or NOERROR without one.
+    #[must_use]
+    pub const fn is_denial(self) -> bool {
+        matches!(self, Self::NxDomain | Self::NoData)
+    }
+
+    /// The lookup failed: neither an address nor a denial came back.
+    #[must_use]
+    pub const fn is_failure(self) -> bool {
+        !matches!(self, Self::Answered) && !self.is_denial()
+    }
+
+    /// No server was heard.
+    #[must_use]
+    pub const fn is_silence(self) -> bool {
+        matches!(self, Self::Timeout | Self::Unreachable)
+    }
+}
+
+impl std::fmt::Display for OutcomeKind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(self.as_str())
     }
 }
 

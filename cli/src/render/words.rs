@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use jiff::SignedDuration;
 use policies::recommend::{Alternative, Cost};
-use policies::{Reason, Recommendation, ResolutionClass, Trait, VersionBasis};
+use policies::{OutcomeKind, Reason, Recommendation, ResolutionClass, Trait, VersionBasis};
 use serde::Serialize;
 
 use crate::report::FamilyReport;
@@ -45,8 +45,8 @@ pub(super) fn json_name<T: Serialize>(value: &T) -> String {
 /// Servers answered, and all that they said is that the name has no such record.
 pub(super) fn absent(family: &FamilyReport) -> bool {
     let seen = &family.observation;
-    let no_data = seen.outcomes.iter().any(|seen| seen.outcome == "no_data");
-    let denied = seen.outcomes.iter().any(|seen| seen.outcome == "nx_domain");
+    let no_data = seen.count(|outcome| outcome == OutcomeKind::NoData) > 0;
+    let denied = seen.count(|outcome| outcome == OutcomeKind::NxDomain) > 0;
     seen.addresses.is_empty() && no_data && !denied
 }
 

@@ -4,7 +4,7 @@ use super::verdict::Verdict;
 use super::{ResolutionClass, Trait};
 use crate::observe::pool::ratio;
 use crate::observe::{Flip, overlap};
-use crate::{Observation, Vantage};
+use crate::{Observation, OutcomeKind, Vantage};
 
 /// Shares of draws as unequal as this are weights: the greatest is this many times the mean of the others.
 const UNEQUAL: f64 = 3.0;
@@ -25,7 +25,7 @@ pub(super) fn traits(o: &Observation, class: ResolutionClass, verdict: &Verdict)
         (Trait::CnameFlip, last_targets(o) > 1),
         (Trait::TtlZero, o.ttl.is_some_and(|ttl| ttl.strict_s == 0)),
         (Trait::Truncated, o.truncated > 0),
-        (Trait::EmptyAnswers, !o.draws.is_empty() && count(o, &["nx_domain", "no_data"]) > 0),
+        (Trait::EmptyAnswers, !o.draws.is_empty() && o.count(OutcomeKind::is_denial) > 0),
         (Trait::Lossy, !o.draws.is_empty() && failures(o) > 0),
         (Trait::Sinkhole, o.sources.iter().any(|s| s.sinkholes > 0)),
         (Trait::SplitHorizon, split_horizon(o)),
@@ -38,13 +38,7 @@ pub(super) fn traits(o: &Observation, class: ResolutionClass, verdict: &Verdict)
 
 /// Lookups that brought no usable message.
 pub(super) fn failures(o: &Observation) -> usize {
-    let failed =
-        ["timeout", "serv_fail", "refused", "other_rcode", "lame", "truncated", "unreachable", "malformed"];
-    count(o, &failed)
-}
-
-pub(super) fn count(o: &Observation, names: &[&str]) -> usize {
-    o.outcomes.iter().filter(|c| names.contains(&c.outcome.as_str())).map(|c| c.count).sum()
+    o.count(OutcomeKind::is_failure)
 }
 
 /// One or two changes that put other members in the place of most of those that were there.

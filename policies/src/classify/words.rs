@@ -1,10 +1,10 @@
 //! The sentences of a verdict: reasons with their numbers, and what the window could not have seen.
 
-use super::traits::{count, failures};
+use super::traits::failures;
 use super::verdict::{Verdict, small};
 use super::{ResolutionClass, Trait};
 use crate::policy::Policy;
-use crate::{Observation, Vantage};
+use crate::{Observation, OutcomeKind, Vantage};
 
 pub(super) fn reasons(
     o: &Observation,
@@ -41,7 +41,7 @@ fn main_reason(o: &Observation, policy: &Policy, class: ResolutionClass) -> Stri
     let union = o.addresses.len();
     let k = o.answer_size.median;
     match class {
-        ResolutionClass::Unresolvable => match count(o, &["nx_domain", "no_data"]) {
+        ResolutionClass::Unresolvable => match o.count(OutcomeKind::is_denial) {
             0 => format!("none of {} got an answer", lookups(o.queries)),
             denied => format!(
                 "{} and {denied} of them said that there is no {} record",
@@ -104,7 +104,7 @@ fn trait_reason(o: &Observation, seen: Trait) -> Option<String> {
         Trait::EmptyAnswers => {
             format!(
                 "{} of {} said that there is no address",
-                count(o, &["nx_domain", "no_data"]),
+                o.count(OutcomeKind::is_denial),
                 lookups(o.queries)
             )
         }

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::entry::{Entries, Reply, Seen};
-use super::{Draw, Observation, SourceSeen, TtlSeen, summary};
-use crate::{Answer, Cname, DnsSample, Host, Outcome, RecordType, Source, Vantage};
+use super::{Draw, Observation, OutcomeCount, SourceSeen, TtlSeen, summary};
+use crate::{Answer, Cname, DnsSample, Host, Outcome, OutcomeKind, RecordType, Source, Vantage};
 
 /// Different CNAME chains that are remembered.
 const REMEMBERED_CHAINS: usize = 64;
@@ -22,7 +22,7 @@ pub struct Observer {
     pub(super) queries: usize,
     pub(super) truncated: usize,
     /// By name, in the order of first appearance.
-    pub(super) outcomes: Vec<(&'static str, usize)>,
+    pub(super) outcomes: Vec<OutcomeCount>,
     pub(super) order_changes: usize,
     pub(super) chains: Vec<(Vec<Cname>, usize)>,
     pub(super) sources: Vec<SourceState>,
@@ -126,7 +126,7 @@ impl Observer {
     pub fn push(&mut self, sample: &DnsSample) {
         self.queries += 1;
         self.truncated += usize::from(sample.response.is_some_and(|r| r.truncated));
-        self.count(sample.outcome.name());
+        self.count(sample.outcome.kind());
         let Some(state) = self.sources.get_mut(sample.source) else { return };
         state.seen.queries += 1;
         if let Outcome::Answered { answers, cname_chain } = &sample.outcome
@@ -182,10 +182,10 @@ impl Observer {
         summary::summarise(&self, draws, ended_at)
     }
 
-    fn count(&mut self, outcome: &'static str) {
-        match self.outcomes.iter_mut().find(|(known, _)| *known == outcome) {
-            Some((_, count)) => *count += 1,
-            None => self.outcomes.push((outcome, 1)),
+    fn count(&mut self, outcome: OutcomeKind) {
+        match self.outcomes.iter_mut().find(|known| known.outcome == outcome) {
+            Some(known) => known.count += 1,
+            None => self.outcomes.push(OutcomeCount { outcome, count: 1 }),
         }
     }
 

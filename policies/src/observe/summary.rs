@@ -7,7 +7,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::pool::{self, Series, ratio, real};
-use super::{AddressSeen, Draw, Flip, Observation, Observer, OutcomeCount, Span};
+use super::{AddressSeen, Draw, Flip, Observation, Observer, Span};
 
 /// Flips that are listed one by one.
 const LISTED_FLIPS: usize = 100;
@@ -29,11 +29,7 @@ pub(super) fn summarise(observer: &Observer, draws: Vec<Draw>, ended_at: Timesta
         started_at: observer.started_at,
         ended_at,
         queries: observer.queries,
-        outcomes: observer
-            .outcomes
-            .iter()
-            .map(|(outcome, count)| OutcomeCount { outcome: (*outcome).to_owned(), count: *count })
-            .collect(),
+        outcomes: observer.outcomes.clone(),
         truncated: observer.truncated,
         answer_size: sizes(&draws),
         distinct_sets: distinct_sets(&draws),
