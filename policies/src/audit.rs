@@ -12,6 +12,7 @@ mod connections;
 mod duplicates;
 mod ejection;
 mod gateways;
+mod mend;
 mod mesh;
 mod patch;
 mod platforms;
@@ -23,6 +24,7 @@ mod spelling;
 mod suppress;
 mod wildcards;
 
+pub use mend::{Mended, mend};
 pub use patch::apply;
 pub use rule::{Example, ExampleDns, Rule, examples};
 pub use suppress::Baseline;
@@ -148,7 +150,11 @@ fn same(earlier: &mut Finding, later: &Finding) -> bool {
     let is = (&earlier.at, &earlier.code, &earlier.message) == (&later.at, &later.code, &later.message);
     if is {
         earlier.related.extend(later.related.iter().cloned());
-        earlier.edits.extend(later.edits.iter().cloned());
+        for edit in &later.edits {
+            if !earlier.edits.contains(edit) {
+                earlier.edits.push(edit.clone());
+            }
+        }
     }
     is
 }

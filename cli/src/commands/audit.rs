@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::Context as _;
 use jiff::Timestamp;
-use policies::audit::{Baseline, Context, Known, audit};
+use policies::audit::{Baseline, Context, Known, audit, mend};
 use policies::finding::{Finding, Severity};
 use policies::manifest::{Kind, LoadProblem, Loadable, Loaded};
 use policies::{Host, Platform};
@@ -50,15 +50,19 @@ pub async fn run(args: &AuditArgs, console: &mut Console) -> anyhow::Result<Exit
         write_baseline(path, &found.findings, console)?;
     }
     tell_stale(&found.stale_baseline, console);
-    if args.fix {
-        fix::run(&files, &found.findings, args.write, console)?;
-    }
+    let left = if args.fix {
+        let texts =
+            files.texts.iter().filter_map(|(name, text)| Some((name.clone(), text.clone()?))).collect();
+        let mended = mend(&texts, &files.loaded, &known, &context, baseline.as_ref());
+        fix::run(&files, &found.findings, mended, args.write, console)?
+    } else {
+        found.findings.clone()
+    };
     let mut report = Report::new(evidence.inputs, Timestamp::now());
     report.problems = [problems, evidence.problems].concat();
     report.problems.extend(files.loaded.problems.iter().map(problem));
-    // What a fix mends is no reason to fail any more.
-    let left = found.findings.iter().filter(|finding| !(args.write && fix::mends(finding)));
-    let worst = left.map(|finding| finding.severity).max();
+    // What a fix has mended does not fail the run any more.
+    let worst = left.iter().map(|finding| finding.severity).max();
     report.audit = Some(AuditReport {
         files: files.texts.len(),
         documents: files.loaded.documents,

@@ -1,4 +1,4 @@
-//! Whatever the text is: what `--fix` makes of it reads, and has the finding no longer. The property is the tests' own.
+//! Whatever the text is: what `--fix` makes of it reads, and has no more findings than before. The property is the tests' own.
 #![no_main]
 
 use std::collections::BTreeMap;

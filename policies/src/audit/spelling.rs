@@ -18,9 +18,12 @@ const SERVICE_ENTRY: Citation =
 const DESTINATION_RULE: Citation =
     Citation::docs("https://istio.io/latest/docs/reference/config/networking/destination-rule/");
 
+/// What mends names of fields.
+pub(super) const MISSPELLED: &str = "EA516";
+
 pub(super) const RULES: &[Rule] = &[
     Rule {
-        code: "EA516",
+        code: MISSPELLED,
         name: "misspelled-field",
         severity: Severity::Error,
         what: "a field that is one or two strokes from one that Istio knows",

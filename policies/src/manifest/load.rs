@@ -16,7 +16,7 @@ use super::read::{ReadError, read};
 pub const MAX_FILE_BYTES: usize = 64 << 20;
 
 /// What the files hold.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Loaded {
     /// Resources of the kinds that the audit reads, in the order of the files.
     pub resources: Vec<Loadable>,
@@ -164,6 +164,32 @@ impl Loaded {
         let (text, mark) = text;
         for document in documents(text) {
             self.add_document(&name, &document, mark);
+        }
+    }
+
+    /// The same with another text of one file, in its place; none where that does not read, or holds another number of
+    /// resources.
+    #[must_use]
+    pub(crate) fn with_file(mut self, file: &str, text: &str) -> Option<Self> {
+        let mut new = Self::default();
+        new.add(file, text.as_bytes());
+        let same = |resource: &&Loadable| *resource.file == *file;
+        let problems = self.problems.iter().filter(|problem| problem.file == file).count();
+        if new.problems.len() != problems || new.resources.len() != self.resources.iter().filter(same).count()
+        {
+            return None;
+        }
+        let mut new = new.resources.into_iter();
+        for resource in self.resources.iter_mut().filter(|resource| *resource.file == *file) {
+            *resource = new.next()?;
+        }
+        Some(self)
+    }
+
+    /// Puts resources that leave their namespace to `kubectl` into this one.
+    pub fn place_in(&mut self, namespace: &str) {
+        for resource in self.resources.iter_mut().filter(|resource| resource.namespace.is_empty()) {
+            resource.namespace = namespace.into();
         }
     }
 

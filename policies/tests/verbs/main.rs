@@ -4,6 +4,7 @@
 
 mod advice;
 mod audits;
+mod cases;
 mod loading;
 mod mending;
 mod seen;
