@@ -18,9 +18,7 @@ mod values;
 
 pub use audit::{AuditArgs, AuditFormat, FailOn};
 pub use cluster::{ApplyArgs, ClusterArgs, ProxyCommand, ReachWord, StatusArgs};
-pub use experiments::{
-    EnvoyArgs, EnvoyCommand, HttpWord, PathWord, ResolutionWord, RunArgs, TopologyWord, UpArgs,
-};
+pub use experiments::{EnvoyArgs, EnvoyCommand, HttpWord, PathWord, RunArgs, TopologyWord, UpArgs};
 pub use lab::{ControlArgs, DnsCommand, FaultWord, LabCommand, LogFormat, ScoreArgs, ScoreFormat, ServeArgs};
 use values::{duration, export_to, resource_name, server, subnet};
 

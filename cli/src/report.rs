@@ -3,15 +3,14 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
-use std::net::IpAddr;
 
 use jiff::Timestamp;
 use policies::audit::Audit;
+use policies::proxy::{AddressUse, Inspection};
 use policies::recommend::Recommendation;
 use policies::{Classification, Host, Observation, Source};
 use probes::experiments::evidence::Evidence;
 use probes::experiments::matrix::Matrix;
-use probes::lab::envoy::inspect::Inspection;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -123,21 +122,6 @@ pub struct ProxyReport {
     pub inspection: Inspection,
     /// What that means, one list a cluster, in their order.
     pub meanings: Vec<Vec<String>>,
-}
-
-/// How many proxies have an address as a member.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct AddressUse {
-    /// The external name.
-    pub host: String,
-    /// The address.
-    #[schemars(with = "String")]
-    pub addr: IpAddr,
-    /// Proxies that have it.
-    pub proxies: usize,
-    /// Their open connections to it.
-    pub active: u64,
 }
 
 /// Something that could not be done; a command that cannot go on returns it as its error.

@@ -7,6 +7,7 @@
 pub mod audit;
 mod citation;
 pub mod classify;
+pub mod ejection;
 pub mod finding;
 pub mod host;
 pub mod manifest;
@@ -14,6 +15,7 @@ pub mod observe;
 pub mod plan;
 pub mod platform;
 pub mod policy;
+pub mod proxy;
 pub mod recommend;
 pub mod resolution;
 pub mod sample;

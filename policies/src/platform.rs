@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 mod behaviour;
 mod version;
 
-pub use behaviour::{BEHAVIOURS, Behaviour, BehaviourRow, NEW_DNS_GUARD};
+pub use behaviour::{BEHAVIOURS, Behaviour, BehaviourRow, NEW_DNS_GUARD, NEW_DNS_SINCE};
 pub use version::{Version, VersionError};
 
 use crate::Citation;

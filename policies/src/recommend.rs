@@ -13,7 +13,6 @@ mod facts;
 pub(crate) mod seconds;
 mod settings;
 
-pub(crate) use configure::max_ejection_percent;
 pub(crate) use explain::decimal;
 pub use settings::{Protocol, Settings};
 

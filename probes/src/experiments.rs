@@ -9,8 +9,9 @@ use policies::platform::{Behaviour, NEW_DNS_GUARD, Platform};
 
 use crate::experiments::bench::{Bench, Plan};
 use crate::experiments::evidence::{Cell, Evidence};
-use crate::lab::envoy::EnvoyVersion;
-use crate::lab::envoy::bootstrap::{Discovery, HttpVersion, Layer};
+use crate::lab::envoy::bootstrap::{HttpVersion, Layer};
+use policies::Resolution;
+use policies::Version;
 
 pub mod bench;
 mod churn;
@@ -71,7 +72,7 @@ pub struct Experiment {
 #[derive(Debug)]
 pub struct Axes {
     /// Resolutions.
-    pub resolutions: &'static [Discovery],
+    pub resolutions: &'static [Resolution],
     /// Paths.
     pub paths: &'static [Layer],
     /// HTTP versions.
@@ -93,7 +94,7 @@ pub struct Control {
     pub applies: fn(&Cell) -> bool,
 }
 
-pub(crate) const BOTH_RESOLUTIONS: &[Discovery] = &[Discovery::Strict, Discovery::Logical];
+pub(crate) const BOTH_RESOLUTIONS: &[Resolution] = &[Resolution::Dns, Resolution::DnsRoundRobin];
 pub(crate) const BOTH_PATHS: &[Layer] = &[Layer::Passthrough, Layer::Http];
 pub(crate) const BOTH_HTTP: &[HttpVersion] = &[HttpVersion::H1, HttpVersion::H2];
 pub(crate) const H1: &[HttpVersion] = &[HttpVersion::H1];
@@ -110,8 +111,8 @@ fn is_known(cell: &Cell, behaviour: Behaviour) -> bool {
 }
 
 /// Whether an Envoy, with the DNS implementation of 1.38 or its own, is known to do so.
-pub(crate) fn is_known_of(envoy: EnvoyVersion, old_dns: bool, behaviour: Behaviour) -> bool {
-    let mut platform = Platform { envoy_version: envoy.to_string().parse().ok(), ..Platform::default() };
+pub(crate) fn is_known_of(envoy: Version, old_dns: bool, behaviour: Behaviour) -> bool {
+    let mut platform = Platform { envoy_version: Some(envoy), ..Platform::default() };
     if old_dns {
         platform.guards.insert(NEW_DNS_GUARD.to_owned(), false);
     }
@@ -120,15 +121,15 @@ pub(crate) fn is_known_of(envoy: EnvoyVersion, old_dns: bool, behaviour: Behavio
 
 /// Whether this is a cell in which versions differ, measured and not its control.
 fn is_logical(cell: &Cell) -> bool {
-    cell.resolution == Discovery::Logical && cell.control.is_none()
+    cell.resolution == Resolution::DnsRoundRobin && cell.control.is_none()
 }
 
 /// Whether `membership_change` is known to count a flip here.
 fn flip_is_recorded(cell: &Cell) -> bool {
-    cell.resolution == Discovery::Strict || is_known(cell, Behaviour::LogicalFlipRecorded)
+    cell.resolution == Resolution::Dns || is_known(cell, Behaviour::LogicalFlipRecorded)
 }
 
 /// Whether a flip is known to close idle pooled connections here.
 fn flip_drains(cell: &Cell) -> bool {
-    cell.resolution == Discovery::Strict || is_known(cell, Behaviour::LogicalFlipDrains)
+    cell.resolution == Resolution::Dns || is_known(cell, Behaviour::LogicalFlipDrains)
 }

@@ -4,12 +4,13 @@
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
+use policies::Resolution;
+use policies::Version;
 use probes::experiments;
 use probes::experiments::bench::mesh::{self, Ground};
 use probes::experiments::bench::{Bench, Plan, Publish, Setup, Wanted};
 use probes::experiments::evidence::{Cell, Evidence, Topology, Verdict};
-use probes::lab::envoy::EnvoyVersion;
-use probes::lab::envoy::bootstrap::{Discovery, HttpVersion, Layer};
+use probes::lab::envoy::bootstrap::{HttpVersion, Layer};
 use tokio::runtime::Runtime;
 
 use crate::Test;
@@ -22,7 +23,7 @@ pub(crate) const TESTS: &[Test] = &[
 ];
 
 /// The release before DNS_ROUND_ROBIN changed: Istio 1.30's.
-const BEFORE: EnvoyVersion = EnvoyVersion::new(1, 38, 3);
+const BEFORE: Version = Version::release(1, 38, 3);
 const STREAM: Duration = Duration::from_secs(4);
 
 fn in_flight(plane: &ControlPlane) -> anyhow::Result<()> {
@@ -37,16 +38,16 @@ fn recorded(plane: &ControlPlane) -> anyhow::Result<()> {
 fn experiment(plane: &ControlPlane, id: &str, controls: &[Option<&str>]) -> anyhow::Result<()> {
     let runtime = Runtime::new()?;
     for version in [BEFORE, ENVOY] {
-        for discovery in [Discovery::Strict, Discovery::Logical] {
+        for resolution in [Resolution::Dns, Resolution::DnsRoundRobin] {
             for control in controls {
                 if control.is_some() && version == BEFORE {
                     continue;
                 }
-                let evidence = runtime.block_on(run(plane, id, version, discovery, *control))?;
+                let evidence = runtime.block_on(run(plane, id, version, resolution, *control))?;
                 let wanted = if control.is_some() { Verdict::Refuted } else { Verdict::Confirmed };
                 ensure!(
                     evidence.verdict == wanted,
-                    "{id} {version} {discovery:?} {control:?}: {:?}: {}",
+                    "{id} {version} {resolution:?} {control:?}: {:?}: {}",
                     evidence.verdict,
                     evidence.because
                 );
@@ -59,8 +60,8 @@ fn experiment(plane: &ControlPlane, id: &str, controls: &[Option<&str>]) -> anyh
 async fn run(
     plane: &ControlPlane,
     id: &str,
-    version: EnvoyVersion,
-    discovery: Discovery,
+    version: Version,
+    resolution: Resolution,
     control: Option<&str>,
 ) -> anyhow::Result<Evidence> {
     let experiment = experiments::find(id).with_context(|| format!("no experiment {id}"))?;
@@ -70,11 +71,11 @@ async fn run(
         topology: Topology::Sidecar,
         path: Layer::Passthrough,
         http: HttpVersion::H1,
-        resolution: discovery,
+        resolution,
         variant: None,
         control: control.map(ToOwned::to_owned),
     };
-    let namespace = format!("{id}-{}-{discovery:?}", version.minor).to_lowercase();
+    let namespace = format!("{id}-{}-{resolution:?}", version.minor).to_lowercase();
     let namespace = control.map_or(namespace.clone(), |control| format!("{namespace}-{control}"));
     let plan = (experiment.plan)(&cell, STREAM);
     let setup = Setup {

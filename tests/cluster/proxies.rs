@@ -9,11 +9,12 @@ use anyhow::{Context, ensure};
 use harness::{egress_audit, eventually};
 use labdns::command::{Flip, Target};
 use labdns::{Command, LabDns, Name, Options, Scenario};
+use policies::Version;
 use probes::lab::ca::Trust;
 use probes::lab::envoy::bootstrap::{Ads, HttpVersion, Layer, Proxy, Upstream, bootstrap};
 use probes::lab::envoy::install::{default_cache, obtain};
 use probes::lab::envoy::process::Launch;
-use probes::lab::envoy::{Binary, Envoy, EnvoyVersion};
+use probes::lab::envoy::{Binary, Envoy};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
@@ -28,7 +29,7 @@ pub(crate) const TESTS: &[Test] = &[
 const HOST: &str = "api.partner.example";
 
 /// The release that Istio 1.31 ships, by the platform's table.
-pub(crate) const ENVOY: EnvoyVersion = EnvoyVersion::new(1, 39, 3);
+pub(crate) const ENVOY: Version = Version::release(1, 39, 3);
 
 /// Which kind of proxy asks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,7 +45,7 @@ pub(crate) struct Member {
 }
 
 /// The Envoy of a release, installed if need be.
-pub(crate) async fn binary(version: EnvoyVersion) -> anyhow::Result<Binary> {
+pub(crate) async fn binary(version: Version) -> anyhow::Result<Binary> {
     obtain(&default_cache(), version)
         .await
         .map_err(|error| anyhow::anyhow!("hint: {}", error.hint()).context(error.to_string()))

@@ -8,16 +8,17 @@ mod status;
 use std::time::Duration;
 
 use anyhow::Context;
+use policies::Version;
 use policies::platform::BEHAVIOURS;
 use probes::experiments::evidence::{Evidence, Topology, Verdict};
 use probes::experiments::matrix::{self, Matrix};
 use probes::experiments::runner::{self, Options, Selection};
 use probes::experiments::{self, Experiment};
+use probes::lab::envoy::Binary;
 use probes::lab::envoy::install::{default_cache, obtain};
-use probes::lab::envoy::{Binary, EnvoyVersion};
 
-const OLD: EnvoyVersion = EnvoyVersion::new(1, 38, 3);
-const NEW: EnvoyVersion = EnvoyVersion::new(1, 40, 0);
+const OLD: Version = Version::release(1, 38, 3);
+const NEW: Version = Version::release(1, 40, 0);
 const STREAM: Duration = Duration::from_secs(4);
 
 fn everything() -> Selection {
@@ -31,7 +32,7 @@ fn everything() -> Selection {
     }
 }
 
-async fn binaries(versions: &[EnvoyVersion]) -> anyhow::Result<Vec<Binary>> {
+async fn binaries(versions: &[Version]) -> anyhow::Result<Vec<Binary>> {
     let mut found = Vec::new();
     for version in versions {
         let binary = obtain(&default_cache(), *version).await;
@@ -42,11 +43,7 @@ async fn binaries(versions: &[EnvoyVersion]) -> anyhow::Result<Vec<Binary>> {
     Ok(found)
 }
 
-async fn run(
-    ids: &[&str],
-    versions: &[EnvoyVersion],
-    selection: &Selection,
-) -> anyhow::Result<Vec<Evidence>> {
+async fn run(ids: &[&str], versions: &[Version], selection: &Selection) -> anyhow::Result<Vec<Evidence>> {
     let chosen: Vec<&'static Experiment> = ids
         .iter()
         .map(|id| experiments::find(id).with_context(|| format!("no experiment {id}")))

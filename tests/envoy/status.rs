@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use harness::egress_audit;
+use policies::Resolution;
 use probes::experiments::bench::{Bench, HOST, Plan, Setup};
 use probes::experiments::evidence::{Cell, Topology};
 use probes::lab::envoy::Binary;
-use probes::lab::envoy::bootstrap::{Discovery, HttpVersion, Layer};
+use probes::lab::envoy::bootstrap::{HttpVersion, Layer};
 use serde_json::{Value, json};
 
 use super::{NEW, OLD, STREAM, binaries};
@@ -35,7 +36,9 @@ async fn proxy_status_reads_both_ways_to_write_a_cluster() {
     for (binary, written, merged) in
         [(old, "enum", false), (new, "dns_cluster", true), (new_as_istiod_writes, "enum", true)]
     {
-        for (resolution, name) in [(Discovery::Strict, "STRICT_DNS"), (Discovery::Logical, "LOGICAL_DNS")] {
+        for (resolution, name) in
+            [(Resolution::Dns, "STRICT_DNS"), (Resolution::DnsRoundRobin, "LOGICAL_DNS")]
+        {
             let cell = Cell {
                 envoy: binary.version,
                 old_dns: false,
@@ -80,7 +83,7 @@ async fn proxy_status_reads_both_ways_to_write_a_cluster() {
             let new = bench.addrs()[1];
             bench.until("the new address", STREAM, |seen| seen.listed_addrs() == [new]).await.unwrap();
             let proxy = status(&bench, HOST).unwrap();
-            let hides = resolution == Discovery::Logical && !merged;
+            let hides = resolution == Resolution::DnsRoundRobin && !merged;
             assert_eq!(proxy["inspection"]["clusters"][0]["pinned"], u64::from(!hides), "{proxy:#}");
             let says = if hides { "under the newest address" } else { "1 socket goes to an address" };
             assert!(proxy["meanings"].to_string().contains(says), "{proxy:#}");

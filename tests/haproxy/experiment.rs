@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use harness::binaries::workspace_binary;
+use policies::Version;
 use probes::experiments::drain::{Act, Control, Measured, Options, Order, Scenario, acts, run_all};
 use probes::experiments::evidence::Verdict;
-use probes::lab::envoy::EnvoyVersion;
 use probes::lab::envoy::install::{self, default_cache, obtain};
 
 async fn options(scenarios: &[Scenario]) -> Options {
@@ -98,9 +98,9 @@ async fn the_signals_and_their_controls() {
 /// Idle is exactly zero, whoever is connected, on each Envoy from the oldest that can be had.
 #[tokio::test(flavor = "multi_thread")]
 async fn idle_is_zero_on_every_envoy() {
-    for version in [EnvoyVersion::new(1, 36, 4), EnvoyVersion::new(1, 38, 3), EnvoyVersion::new(1, 40, 0)] {
+    for version in [Version::release(1, 36, 4), Version::release(1, 38, 3), Version::release(1, 40, 0)] {
         let envoy = obtain(&default_cache(), version).await.unwrap();
-        let newest = version == EnvoyVersion::new(1, 40, 0);
+        let newest = version == Version::release(1, 40, 0);
         let options = Options { envoy, controls: newest, ..options(&[Scenario::Idle]).await };
         assert_eq!(side_by_side(&options, 2).await.len(), 1 + usize::from(newest), "{version}");
     }

@@ -3,12 +3,13 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand, ValueEnum};
+use policies::Resolution;
+use policies::Version;
 use probes::experiments::drain::Scenario;
 use probes::experiments::evidence::Topology;
-use probes::lab::envoy::EnvoyVersion;
-use probes::lab::envoy::bootstrap::{Discovery, HttpVersion, Layer};
+use probes::lab::envoy::bootstrap::{HttpVersion, Layer};
 
 use super::Format;
 use super::values::{duration, envoy_version, resource_name};
@@ -20,7 +21,7 @@ pub enum EnvoyCommand {
     Install {
         /// The release, such as 1.38.3.
         #[arg(value_name = "VERSION", value_parser = envoy_version)]
-        release: Option<EnvoyVersion>,
+        release: Option<Version>,
     },
     /// List the releases in the cache, and which one a run without `--envoy` would take.
     List,
@@ -32,7 +33,7 @@ pub struct EnvoyArgs {
     /// Releases to run, such as 1.38.3,1.40.0; one that is missing is installed. Without it: `ENVOY_BIN`, `PATH`, the
     /// newest in the cache, else the newest release is installed.
     #[arg(long, value_name = "VERSION", value_delimiter = ',', value_parser = envoy_version)]
-    pub envoy: Vec<EnvoyVersion>,
+    pub envoy: Vec<Version>,
     /// Length of the response in flight; every other time follows from it. The guide's runs had 40 s, 4 s is the least.
     #[arg(long, value_name = "TIME", default_value = "40s", value_parser = stream)]
     pub stream: Duration,
@@ -65,8 +66,8 @@ pub struct RunArgs {
     #[command(flatten)]
     pub envoy: EnvoyArgs,
     /// Only these resolutions.
-    #[arg(long, value_enum, value_delimiter = ',')]
-    pub resolution: Vec<ResolutionWord>,
+    #[arg(long, value_delimiter = ',', value_parser = resolution())]
+    pub resolution: Vec<Resolution>,
     /// Only these paths: passthrough, or TLS origination.
     #[arg(long, value_enum, value_delimiter = ',')]
     pub path: Vec<PathWord>,
@@ -105,22 +106,13 @@ pub struct RunArgs {
 pub struct UpArgs {
     /// The release to run; as `lab run --envoy` without it.
     #[arg(long, value_name = "VERSION", value_parser = envoy_version)]
-    pub envoy: Option<EnvoyVersion>,
+    pub envoy: Option<Version>,
     /// The resolution of the clusters.
-    #[arg(long, value_enum, value_delimiter = ',', default_value = "strict,logical")]
-    pub resolution: Vec<ResolutionWord>,
+    #[arg(long, value_delimiter = ',', default_value = "strict,logical", value_parser = resolution())]
+    pub resolution: Vec<Resolution>,
     /// Put a sidecar and mutual TLS in front.
     #[arg(long, value_enum, default_value = "sidecar")]
     pub topology: TopologyWord,
-}
-
-/// A resolution.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum ResolutionWord {
-    /// `resolution: DNS`, Envoy's `STRICT_DNS`.
-    Strict,
-    /// `resolution: DNS_ROUND_ROBIN`, Envoy's `LOGICAL_DNS`.
-    Logical,
 }
 
 /// A path.
@@ -150,15 +142,6 @@ pub enum TopologyWord {
     Gateway,
 }
 
-impl From<ResolutionWord> for Discovery {
-    fn from(word: ResolutionWord) -> Self {
-        match word {
-            ResolutionWord::Strict => Self::Strict,
-            ResolutionWord::Logical => Self::Logical,
-        }
-    }
-}
-
 impl From<PathWord> for Layer {
     fn from(word: PathWord) -> Self {
         match word {
@@ -184,6 +167,20 @@ impl From<TopologyWord> for Topology {
             TopologyWord::Gateway => Self::Gateway,
         }
     }
+}
+
+/// Envoy's word for a resolution, or Istio's in any case.
+fn resolution() -> impl TypedValueParser<Value = Resolution> {
+    let strict = PossibleValue::new("strict").alias("strict_dns").alias("dns");
+    let logical = PossibleValue::new("logical").alias("logical_dns").alias("dns_round_robin");
+    let words = [
+        strict.help("`resolution: DNS`, Envoy's STRICT_DNS"),
+        logical.help("`resolution: DNS_ROUND_ROBIN`, Envoy's LOGICAL_DNS"),
+    ];
+    let [strict, _] = words.clone();
+    PossibleValuesParser::new(words).map(move |word| {
+        if strict.matches(&word, true) { Resolution::Dns } else { Resolution::DnsRoundRobin }
+    })
 }
 
 /// TTLs are whole seconds, an eighth of the stream each: below 4 s a flip no longer fits in.

@@ -34,9 +34,14 @@ pub(super) fn subnet(text: &str) -> Result<IpNet, String> {
 }
 
 /// `1.38.3`.
-pub(super) fn envoy_version(text: &str) -> Result<probes::lab::envoy::EnvoyVersion, String> {
-    text.parse()
-        .map_err(|error: probes::lab::envoy::version::VersionError| format!("{error}; {}", error.hint()))
+pub(super) fn envoy_version(text: &str) -> Result<policies::Version, String> {
+    let version: policies::Version =
+        text.parse().map_err(|error| format!("{error}; write all three numbers, such as 1.40.0"))?;
+    if version.is_release() {
+        Ok(version)
+    } else {
+        Err(format!("{version} is a release line; write all three numbers, such as {version}.0"))
+    }
 }
 
 /// A name of the lab's zone.

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Container, Pod};
 use kube::api::{Api, AttachParams, ListParams};
+use policies::proxy::Inspection;
 use probes::lab::envoy::admin::{AdminError, fetch};
-use probes::lab::envoy::inspect::{Inspection, PATHS, inspect};
+use probes::lab::envoy::inspect::{PATHS, inspect};
 use tokio::io::AsyncReadExt as _;
 use tokio::time::timeout;
 

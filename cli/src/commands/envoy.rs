@@ -1,7 +1,8 @@
 //! `envoy install` and `envoy list`: the releases that the lab can run.
 
+use policies::Version;
 use probes::lab::envoy::install::{self, default_cache};
-use probes::lab::envoy::{Binary, EnvoyVersion, InstallError, Source};
+use probes::lab::envoy::{Binary, InstallError, Source};
 
 use crate::args::EnvoyCommand;
 use crate::console::Console;
@@ -52,7 +53,7 @@ pub async fn run(command: EnvoyCommand, console: &mut Console) -> anyhow::Result
 }
 
 /// The Envoys of a run: those asked for, else the one that is found.
-pub(super) async fn chosen(wanted: &[EnvoyVersion], console: &Console) -> anyhow::Result<Vec<Binary>> {
+pub(super) async fn chosen(wanted: &[Version], console: &Console) -> anyhow::Result<Vec<Binary>> {
     let cache = default_cache();
     if wanted.is_empty() {
         if let Some(found) = install::present(&cache).await.map_err(|error| problem(&error))? {

@@ -3,9 +3,9 @@
 
 use futures_util::StreamExt as _;
 use jiff::Timestamp;
-use policies::Host;
+use policies::proxy::{self, Inspection};
+use policies::{Host, Version};
 use probes::lab::envoy::admin::Admin;
-use probes::lab::envoy::inspect::Inspection;
 
 use crate::args::{ProxyCommand, ReachWord, StatusArgs};
 use crate::cluster::{Cluster, ProxyPod, Reach, Scope};
@@ -13,8 +13,6 @@ use crate::console::Console;
 use crate::exit::Exit;
 use crate::render;
 use crate::report::{Inputs, Problem, ProxyReport, Report};
-
-mod meaning;
 
 /// Asks and prints.
 ///
@@ -44,7 +42,7 @@ pub async fn run(command: ProxyCommand, console: &mut Console) -> anyhow::Result
         report.problems.push(nothing(args.host.as_ref()));
     }
     report.proxies = found.into_iter().map(|(proxy, inspection)| described(proxy, inspection)).collect();
-    report.addresses = meaning::addresses(&report.proxies);
+    report.addresses = proxy::addresses(report.proxies.iter().map(|proxy| &proxy.inspection));
     render::report(&report, args.output, console)?;
     Ok(render::exit(&report))
 }
@@ -106,15 +104,16 @@ pub(super) async fn ask(
 }
 
 fn described(proxy: String, inspection: Inspection) -> ProxyReport {
-    let meanings = inspection.clusters.iter().map(|cluster| meaning::of(cluster, &inspection)).collect();
+    let meanings = inspection.clusters.iter().map(|cluster| proxy::meanings(cluster, &inspection)).collect();
     ProxyReport { proxy, inspection, meanings }
 }
 
 /// Envoy's versions, each once.
 fn versions(found: &[(String, Inspection)]) -> String {
-    let mut versions: Vec<_> = found.iter().map(|(_, inspection)| inspection.envoy.as_str()).collect();
+    let mut versions: Vec<_> = found.iter().map(|(_, inspection)| inspection.envoy).collect();
     versions.sort_unstable();
     versions.dedup();
+    let versions: Vec<String> = versions.iter().map(Version::to_string).collect();
     format!("Envoy {}", versions.join(", "))
 }
 

@@ -100,21 +100,22 @@ fn clean(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use policies::Resolution;
+    use policies::Version;
     use probes::experiments::evidence::{Bars, Cell, Lane, Mark, Span, Topology};
-    use probes::lab::envoy::EnvoyVersion;
-    use probes::lab::envoy::bootstrap::{Discovery, HttpVersion, Layer};
+    use probes::lab::envoy::bootstrap::{HttpVersion, Layer};
 
     use super::*;
     use crate::report::Inputs;
 
     fn evidence(verdict: Verdict, control: Option<&str>) -> Evidence {
         let cell = Cell {
-            envoy: EnvoyVersion::new(1, 40, 0),
+            envoy: Version::release(1, 40, 0),
             old_dns: false,
             topology: Topology::Sidecar,
             path: Layer::Passthrough,
             http: HttpVersion::H1,
-            resolution: Discovery::Strict,
+            resolution: Resolution::Dns,
             variant: None,
             control: control.map(str::to_owned),
         };

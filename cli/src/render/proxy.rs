@@ -2,7 +2,7 @@
 //! that they hold underneath.
 
 use policies::ClusterType;
-use probes::lab::envoy::inspect::{InspectedCluster, Member, Written};
+use policies::proxy::{InspectedCluster, Member, Written};
 
 use super::table::columns;
 use super::words;
@@ -33,7 +33,7 @@ pub(super) fn fleet(report: &Report) -> String {
         proxy.inspection.clusters.iter().map(move |cluster| {
             [
                 proxy.proxy.clone(),
-                proxy.inspection.envoy.clone(),
+                proxy.inspection.envoy.to_string(),
                 cluster.host.clone(),
                 cluster.cluster_type.to_string(),
                 members(&cluster.members),

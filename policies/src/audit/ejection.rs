@@ -5,9 +5,9 @@ use super::Findings;
 use super::mesh::{DestRule, Entry, Mesh};
 use super::patch::{insert, set};
 use super::rule::Rule;
+use crate::ejection::{DEFAULT_MAX_EJECTION_PERCENT, first_ejection_percent, max_ejection_percent};
 use crate::finding::Severity;
 use crate::manifest::node::Node;
-use crate::recommend::max_ejection_percent;
 use crate::{Behaviour, Citation, Resolution, ResolutionClass, Version};
 
 const OUTLIER: Citation = Citation::docs(
@@ -16,7 +16,7 @@ const OUTLIER: Citation = Citation::docs(
 const DEAD_IP: Citation = Citation::lab("dead-ip");
 
 /// What applies where the rule does not say (istio `cluster_traffic_policy.go`, envoy `outlier_detection.proto`).
-const DEFAULT_LIMIT: i64 = 10;
+const DEFAULT_LIMIT: i64 = DEFAULT_MAX_EJECTION_PERCENT.cast_signed();
 const DEFAULT_FAILURES: u64 = 5;
 const DEFAULT_CONNECT_TIMEOUT_MS: u64 = 10_000;
 
@@ -242,8 +242,8 @@ fn eject_impossible(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
         let Some(members) = case.entry.members(case.rule.host).filter(|members| *members >= 2) else {
             continue;
         };
-        let needed = i64::try_from(100usize.div_ceil(members)).unwrap_or(i64::MAX);
-        if case.limit() >= needed {
+        let needed = first_ejection_percent(members).and_then(|needed| i64::try_from(needed).ok());
+        if needed.is_none_or(|needed| case.limit() >= needed) {
             continue;
         }
         let advised = max_ejection_percent(members);

@@ -48,6 +48,10 @@ pub struct BehaviourRow {
 /// guards, leaves it at Envoy's default ([`ISTIO_BOOTSTRAP`]), and istiod sends no runtime.
 pub const NEW_DNS_GUARD: &str = "envoy.reloadable_features.enable_new_dns_implementation";
 
+/// Envoy's first release line with [`NEW_DNS_GUARD`] on: `STRICT_DNS` and `LOGICAL_DNS` are one implementation there,
+/// configured by the extension `DnsCluster` (envoy, changelogs/1.39.0.yaml).
+pub const NEW_DNS_SINCE: Version = Version::new(1, 39);
+
 /// Where Istio 1.31 sets runtime guards (`extractRuntimeFlags`); 1.30 sets the same ones.
 const ISTIO_BOOTSTRAP: &str = "https://github.com/istio/istio/blob/eed52ebb66ad/pkg/bootstrap/config.go";
 
@@ -106,7 +110,7 @@ pub const BEHAVIOURS: &[BehaviourRow] = &[
     BehaviourRow {
         behaviour: Behaviour::LogicalFlipRecorded,
         what: "a changed answer under LOGICAL_DNS removes and adds the host: membership_change counts it",
-        since: Version::new(1, 39),
+        since: NEW_DNS_SINCE,
         guard: Some(NEW_DNS_GUARD),
         evidence: &[
             Citation::thread(MERGED_DNS),
@@ -117,21 +121,21 @@ pub const BEHAVIOURS: &[BehaviourRow] = &[
     BehaviourRow {
         behaviour: Behaviour::LogicalFlipDrains,
         what: "a changed answer under LOGICAL_DNS closes idle pooled connections",
-        since: Version::new(1, 39),
+        since: NEW_DNS_SINCE,
         guard: Some(NEW_DNS_GUARD),
         evidence: &[Citation::thread(MERGED_DNS), Citation::lab("keepalive-pinning")],
     },
     BehaviourRow {
         behaviour: Behaviour::LogicalOrderChurns,
         what: "a changed order of the same addresses replaces the LOGICAL_DNS host as well",
-        since: Version::new(1, 39),
+        since: NEW_DNS_SINCE,
         guard: Some(NEW_DNS_GUARD),
         evidence: &[Citation::thread(MERGED_DNS), Citation::lab("order-churn")],
     },
     BehaviourRow {
         behaviour: Behaviour::LogicalForgetsEjection,
         what: "a changed answer under LOGICAL_DNS clears the ejection of its only host",
-        since: Version::new(1, 39),
+        since: NEW_DNS_SINCE,
         guard: Some(NEW_DNS_GUARD),
         evidence: &[Citation::thread(MERGED_DNS), Citation::lab("ejection-memory")],
     },

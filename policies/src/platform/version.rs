@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::str::FromStr;
 
 use schemars::JsonSchema;
@@ -15,7 +16,7 @@ pub struct Version {
     patch: Option<u16>,
 }
 
-/// Why a text is no version. The text is escaped.
+/// Why a text is not a version. The text is escaped.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is not a version")]
 pub struct VersionError {
@@ -35,6 +36,18 @@ impl Version {
     #[must_use]
     pub const fn new(major: u16, minor: u16) -> Self {
         Self { major, minor, patch: None }
+    }
+
+    /// One release, such as 1.40.0.
+    #[must_use]
+    pub const fn release(major: u16, minor: u16, patch: u16) -> Self {
+        Self { major, minor, patch: Some(patch) }
+    }
+
+    /// Whether all three numbers were given.
+    #[must_use]
+    pub const fn is_release(self) -> bool {
+        self.patch.is_some()
     }
 
     /// The same line without the patch number.
@@ -61,6 +74,12 @@ impl PartialEq for Version {
 }
 
 impl Eq for Version {}
+
+impl Hash for Version {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.key().hash(state);
+    }
+}
 
 impl PartialOrd for Version {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
@@ -100,10 +119,10 @@ impl FromStr for Version {
 
 impl fmt::Display for Version {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.patch {
-            Some(patch) => write!(f, "{}.{}.{patch}", self.major, self.minor),
-            None => write!(f, "{}.{}", self.major, self.minor),
-        }
+        f.pad(&match self.patch {
+            Some(patch) => format!("{}.{}.{patch}", self.major, self.minor),
+            None => format!("{}.{}", self.major, self.minor),
+        })
     }
 }
 

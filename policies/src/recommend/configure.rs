@@ -3,6 +3,7 @@
 
 use super::facts::Facts;
 use super::{Alternative, Cost, OutlierAdvice, Refresh, Settings, TrafficAdvice};
+use crate::ejection::max_ejection_percent;
 use crate::{Behaviour, Platform, Resolution, ResolutionClass, Trait};
 
 /// A dead address among live ones is known after this long: the decision guide's measured configuration.
@@ -57,13 +58,6 @@ fn outlier_detection(facts: &Facts, resolution: Resolution, settings: &Settings)
         max_ejection_percent: max_ejection_percent(facts.members),
         min_health_percent: 0,
     })
-}
-
-/// All but one of `members` may go: ceil(100 * (N-1) / N), at most 99 so that one always stays. Envoy allows the
-/// k-th ejection when 100 * k / N <= the limit.
-pub(crate) fn max_ejection_percent(members: usize) -> u32 {
-    let percent = (100 * members.saturating_sub(1)).div_ceil(members.max(1)).min(99);
-    u32::try_from(percent).unwrap_or(99)
 }
 
 /// `maxConnectionDuration` and `idleTimeout` in seconds, where a fail-over target is given and connections would

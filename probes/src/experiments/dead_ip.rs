@@ -11,9 +11,10 @@ use serde::Serialize;
 use super::{Axes, BOTH_PATHS, BOTH_RESOLUTIONS, Control, Experiment, H1};
 use crate::experiments::bench::{Bench, HOST, LabError, Plan, fixed, is_l4, ttl};
 use crate::experiments::evidence::{Bars, Cell, Exhibits, Judgement, Table};
-use crate::lab::envoy::bootstrap::{Discovery, Outlier};
+use crate::lab::envoy::bootstrap::Outlier;
 use ejections::{Cycle, Watch};
 use load::Tally;
+use policies::Resolution;
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "dead-ip",
@@ -30,12 +31,12 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
         Control {
             name: BOTH_ALIVE,
             what: "nobody is dead: no failure, no retry, no ejection",
-            applies: |cell| cell.resolution == Discovery::Strict,
+            applies: |cell| cell.resolution == Resolution::Dns,
         },
         Control {
             name: LIMIT_10,
             what: "maxEjectionPercent 10 with two addresses: never ejects",
-            applies: |cell| cell.resolution == Discovery::Strict && is_l4(cell) && ejects(cell),
+            applies: |cell| cell.resolution == Resolution::Dns && is_l4(cell) && ejects(cell),
         },
     ],
     plan,
@@ -144,7 +145,7 @@ fn judge(cell: &Cell, measured: &Measured) -> Judgement {
     let Measured { tally, ejections, .. } = measured;
     let share =
         format!("{} of {} requests failed ({})", tally.failed, tally.requests, percent(tally.failed_share()));
-    if cell.resolution == Discovery::Logical {
+    if cell.resolution == Resolution::DnsRoundRobin {
         // The one host of LOGICAL_DNS has both addresses, and Envoy tries the next itself.
         return Judgement::of(&[
             (tally.failed == 0, share),

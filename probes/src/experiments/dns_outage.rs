@@ -11,7 +11,7 @@ use super::{Axes, BOTH_PATHS, BOTH_RESOLUTIONS, Control, Experiment, H1, is_know
 use crate::experiments::bench::{Bench, LabError, Plan, ttl};
 use crate::experiments::evidence::{Cell, Exhibits, Judgement, Snapshot, Table};
 use crate::lab::client::Exchange;
-use crate::lab::envoy::bootstrap::Discovery;
+use policies::Resolution;
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "dns-outage",
@@ -135,7 +135,7 @@ fn judge(cell: &Cell, measured: &Measured) -> Judgement {
     let [before, during, _] = &measured.snapshots[..] else { unreachable!("run takes three") };
     let variant = cell.variant.as_deref().unwrap_or_default();
     let empties = matches!(variant, "nxdomain" | "nodata")
-        && cell.resolution == Discovery::Strict
+        && cell.resolution == Resolution::Dns
         && is_known(cell, Behaviour::EmptyAnswerEmptiesStrict);
     let kept = during.listed.len();
     let failures = during.counter("update_failure") - before.counter("update_failure");
@@ -161,7 +161,7 @@ fn judge(cell: &Cell, measured: &Measured) -> Judgement {
         checks.push(((failures > 0) != succeeds, format!("update_failure +{failures}")));
     }
     let visible = cell.control.is_none()
-        && cell.resolution == Discovery::Strict
+        && cell.resolution == Resolution::Dns
         && matches!(variant, "nxdomain" | "nodata");
     Judgement::of(&checks).showing(visible, Behaviour::EmptyAnswerEmptiesStrict, kept == 0)
 }

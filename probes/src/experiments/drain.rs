@@ -18,8 +18,9 @@ use tokio::time::Instant;
 
 use crate::experiments::evidence::{Cell, Evidence, Judgement, Topology};
 use crate::lab::envoy::Binary;
-use crate::lab::envoy::bootstrap::{Discovery, HttpVersion, Layer};
+use crate::lab::envoy::bootstrap::{HttpVersion, Layer};
 use crate::lab::ingress::{Ending, Sample, Shot, Tally};
+use policies::Resolution;
 
 pub use events::Events;
 pub use said::Said;
@@ -346,7 +347,7 @@ pub async fn run(act: Act, options: &Options) -> Evidence {
         path: Layer::Http,
         http: if h2 { HttpVersion::H2 } else { HttpVersion::H1 },
         // The way in resolves nothing.
-        resolution: Discovery::Strict,
+        resolution: Resolution::Dns,
         variant: Some(format!("{} {}", act.scenario.name(), act.order.name())),
         control: act.control.map(|control| control.name().to_owned()),
     };

@@ -10,7 +10,8 @@ use super::{Axes, BOTH_RESOLUTIONS, Control, Experiment, H1, is_known, is_logica
 use crate::experiments::bench::{Bench, HOST, LabError, Plan, fixed, ttl};
 use crate::experiments::evidence::{Cell, Exhibits, Judgement, Snapshot, Table};
 use crate::lab::client::Exchange;
-use crate::lab::envoy::bootstrap::{Discovery, Layer, Outlier};
+use crate::lab::envoy::bootstrap::{Layer, Outlier};
+use policies::Resolution;
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "ejection-memory",
@@ -42,8 +43,8 @@ const STAYS_LISTED: &str = "stays-listed";
 /// STRICT_DNS lists both addresses, of which the dead one may be ejected; LOGICAL_DNS has one host, dead at first.
 fn plan(cell: &Cell, stream: Duration) -> Plan {
     let (answer, max_percent): (&[usize], _) = match cell.resolution {
-        Discovery::Strict => (&[0, 1], 50),
-        Discovery::Logical => (&[0], 100),
+        Resolution::Dns => (&[0, 1], 50),
+        _ => (&[0], 100),
     };
     // Longer than the run: what ends it is not time.
     let outlier = Outlier { failures: 3, interval: stream / 8, base_ejection: stream * 10, max_percent };
@@ -69,7 +70,7 @@ async fn run(bench: &mut Bench) -> Result<Measured, LabError> {
                 seen.listed_addrs() == [addrs[1]]
             })
             .await?;
-        if bench.cell().resolution == Discovery::Strict {
+        if bench.cell().resolution == Resolution::Dns {
             bench.flip(&[0, 1]).await?;
             bench.until("the dead address to return", stream, |seen| seen.listed.len() == 2).await?;
         }
@@ -94,7 +95,7 @@ struct Measured {
 }
 
 fn forgets(cell: &Cell) -> bool {
-    cell.resolution == Discovery::Strict || is_known(cell, Behaviour::LogicalForgetsEjection)
+    cell.resolution == Resolution::Dns || is_known(cell, Behaviour::LogicalForgetsEjection)
 }
 
 fn judge(cell: &Cell, measured: &Measured) -> Judgement {
@@ -103,7 +104,7 @@ fn judge(cell: &Cell, measured: &Measured) -> Judgement {
         (measured.before, "the dead address was ejected".to_owned()),
         (measured.after != forgets(cell), format!("afterwards the ejection was {word}")),
     ];
-    if cell.resolution == Discovery::Logical {
+    if cell.resolution == Resolution::DnsRoundRobin {
         // The host has moved to a healthy address; only a remembered ejection can still keep requests from it.
         let outcome =
             measured.next.failure.as_ref().map_or_else(|| "succeeded".to_owned(), ToString::to_string);

@@ -15,9 +15,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::lab::client::Exchange;
-use crate::lab::envoy::EnvoyVersion;
 use crate::lab::envoy::admin::ListedHost;
-use crate::lab::envoy::bootstrap::{Discovery, HttpVersion, Layer};
+use crate::lab::envoy::bootstrap::{HttpVersion, Layer};
+use policies::Resolution;
+use policies::Version;
 
 pub use exhibits::{Bars, Exhibits, Table};
 pub use timeline::{Lane, Mark, Span, Timeline};
@@ -39,7 +40,7 @@ pub enum Topology {
 #[serde(deny_unknown_fields)]
 pub struct Cell {
     /// Version of the Envoy that ran.
-    pub envoy: EnvoyVersion,
+    pub envoy: Version,
     /// `enable_new_dns_implementation` was set to false.
     #[serde(default)]
     pub old_dns: bool,
@@ -50,7 +51,7 @@ pub struct Cell {
     /// HTTP version towards the backend.
     pub http: HttpVersion,
     /// `resolution: DNS` or `DNS_ROUND_ROBIN`.
-    pub resolution: Discovery,
+    pub resolution: Resolution,
     /// The experiment's own axis, such as `black-hole`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub variant: Option<String>,
@@ -72,8 +73,8 @@ impl Cell {
 impl fmt::Display for Cell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let resolution = match self.resolution {
-            Discovery::Strict => "STRICT",
-            Discovery::Logical => "LOGICAL",
+            Resolution::Dns => "STRICT",
+            _ => "LOGICAL",
         };
         let path = if self.path == Layer::Passthrough { "L4" } else { "L7" };
         let http = if self.http == HttpVersion::H1 { "h1" } else { "h2" };

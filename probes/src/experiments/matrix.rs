@@ -10,17 +10,20 @@ use serde_json::{Value, json};
 use crate::experiments::evidence::{Cell, Evidence, Table, Topology, Verdict};
 use crate::experiments::runner::Job;
 use crate::experiments::{find, is_known_of};
-use crate::lab::envoy::bootstrap::{Discovery, HttpVersion, Layer};
+use crate::lab::envoy::Binary;
+use crate::lab::envoy::bootstrap::{HttpVersion, Layer};
 use crate::lab::envoy::process::opinion;
-use crate::lab::envoy::{Binary, EnvoyVersion};
+use policies::Resolution;
+use policies::Version;
+use policies::platform::NEW_DNS_SINCE;
 
 /// Where a behaviour can be seen: experiment, resolution, path, variant and control.
-type Place = (Behaviour, &'static str, Discovery, Layer, Option<&'static str>, Option<&'static str>);
+type Place = (Behaviour, &'static str, Resolution, Layer, Option<&'static str>, Option<&'static str>);
 
 const PLACES: &[Place] = {
     use Behaviour as B;
-    use Discovery::{Logical, Strict};
     use Layer::{Http as L7, Passthrough as L4};
+    use Resolution::{Dns as Strict, DnsRoundRobin as Logical};
     &[
         (B::EmptyAnswerEmptiesStrict, "dns-outage", Strict, L4, Some("nxdomain"), None),
         (B::EjectionLimitBindsFirst, "dead-ip", Strict, L4, Some("refuse+outlier"), Some("limit-10")),
@@ -62,7 +65,7 @@ const QUESTIONS: &[Question] = &[
 /// One question to one Envoy.
 pub struct Answer {
     behaviour: Behaviour,
-    envoy: EnvoyVersion,
+    envoy: Version,
     holds: bool,
 }
 
@@ -109,7 +112,7 @@ pub struct Matrix {
 #[serde(deny_unknown_fields)]
 pub struct Column {
     /// Its version.
-    pub envoy: EnvoyVersion,
+    pub envoy: Version,
     /// `enable_new_dns_implementation` was set to false.
     pub old_dns: bool,
 }
@@ -151,8 +154,8 @@ pub fn jobs(binaries: &[Binary]) -> Vec<Job> {
     jobs
 }
 
-fn columns(envoy: EnvoyVersion) -> Vec<Column> {
-    let guards: &[bool] = if envoy.unified_dns() { &[false, true] } else { &[false] };
+fn columns(envoy: Version) -> Vec<Column> {
+    let guards: &[bool] = if envoy >= NEW_DNS_SINCE { &[false, true] } else { &[false] };
     guards.iter().map(|&old_dns| Column { envoy, old_dns }).collect()
 }
 

@@ -9,7 +9,7 @@ use super::{Axes, BOTH_PATHS, BOTH_RESOLUTIONS, Control, Experiment, H1};
 use crate::experiments::bench::{Bench, HOST, LabError, Plan, fixed, ttl};
 use crate::experiments::evidence::{Bars, Cell, Exhibits, Judgement, Table};
 use crate::lab::client::Exchange;
-use crate::lab::envoy::bootstrap::Discovery;
+use policies::Resolution;
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "multi-a-spread",
@@ -20,12 +20,12 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
         Control {
             name: ALL_TO_ONE,
             what: "DNS gives all weight to one address: there is nothing to spread",
-            applies: |cell| cell.resolution == Discovery::Strict,
+            applies: |cell| cell.resolution == Resolution::Dns,
         },
         Control {
             name: TURNED_ROUND,
             what: "the answer is turned round: LOGICAL_DNS must follow its first address",
-            applies: |cell| cell.resolution == Discovery::Logical,
+            applies: |cell| cell.resolution == Resolution::DnsRoundRobin,
         },
     ],
     plan,
@@ -84,8 +84,8 @@ fn judge(cell: &Cell, measured: &Measured) -> Judgement {
     let [a, b] = ["backend-a", "backend-b"].map(|name| measured.by_backend[name]);
     let seen = format!("{a} requests to the first address, {b} to the second");
     let (spread, hosts) = match cell.resolution {
-        Discovery::Strict => (a > 0 && b > 0, 2),
-        Discovery::Logical => (a > 0 && b == 0, 1),
+        Resolution::Dns => (a > 0 && b > 0, 2),
+        _ => (a > 0 && b == 0, 1),
     };
     Judgement::of(&[
         (spread, seen),

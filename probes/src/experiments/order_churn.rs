@@ -8,7 +8,8 @@ use super::churn::{self, Measured, exhibits};
 use super::{Axes, BOTH_RESOLUTIONS, Control, Experiment, H1, is_known, is_logical};
 use crate::experiments::bench::{HOST, Plan, fixed, pool, ttl};
 use crate::experiments::evidence::{Cell, Judgement};
-use crate::lab::envoy::bootstrap::{Discovery, Layer};
+use crate::lab::envoy::bootstrap::Layer;
+use policies::Resolution;
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "order-churn",
@@ -30,7 +31,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
         Control {
             name: SET_CHANGES,
             what: "the set changes too: STRICT_DNS must count it",
-            applies: |cell| cell.resolution == Discovery::Strict,
+            applies: |cell| cell.resolution == Resolution::Dns,
         },
     ],
     plan,
@@ -46,7 +47,7 @@ const FIXED_ORDER: &str = "fixed-order";
 const SET_CHANGES: &str = "set-changes";
 
 fn churns(cell: &Cell) -> bool {
-    cell.resolution == Discovery::Logical && is_known(cell, Behaviour::LogicalOrderChurns)
+    cell.resolution == Resolution::DnsRoundRobin && is_known(cell, Behaviour::LogicalOrderChurns)
 }
 
 fn plan(cell: &Cell, stream: Duration) -> Plan {

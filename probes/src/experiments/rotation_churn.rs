@@ -6,7 +6,8 @@ use super::churn::{self, Measured, exhibits};
 use super::{Axes, BOTH_RESOLUTIONS, Control, Experiment, H1, flip_drains};
 use crate::experiments::bench::{HOST, Plan, fixed, pool, ttl};
 use crate::experiments::evidence::{Cell, Judgement};
-use crate::lab::envoy::bootstrap::{Discovery, Layer};
+use crate::lab::envoy::bootstrap::Layer;
+use policies::Resolution;
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "rotation-churn",
@@ -51,9 +52,9 @@ fn judge(cell: &Cell, measured: &Measured) -> Judgement {
     let churns = flip_drains(cell);
     let seen = format!("{closed} connections closed, {opened} opened over {changed} changed answers");
     let hosts = match cell.resolution {
-        Discovery::Strict => *used > 1,
+        Resolution::Dns => *used > 1,
         // One host: one address between two answers.
-        Discovery::Logical => *used <= changed + 1,
+        _ => *used <= changed + 1,
     };
     Judgement::of(&[
         ((*closed > 0) == churns, seen),

@@ -11,8 +11,11 @@ use tokio::task::JoinSet;
 use crate::experiments::bench::{Bench, Setup, inconclusive};
 use crate::experiments::evidence::{Cell, Evidence, Topology};
 use crate::experiments::{Control, Experiment};
-use crate::lab::envoy::bootstrap::{Discovery, HttpVersion, Layer};
-use crate::lab::envoy::{Binary, EnvoyVersion};
+use crate::lab::envoy::Binary;
+use crate::lab::envoy::bootstrap::{HttpVersion, Layer};
+use policies::Resolution;
+use policies::Version;
+use policies::platform::NEW_DNS_SINCE;
 
 /// Starting is what costs CPU; a cell that runs mostly waits.
 const STARTS_AT_ONCE: usize = 4;
@@ -21,7 +24,7 @@ const STARTS_AT_ONCE: usize = 4;
 #[derive(Debug, Clone)]
 pub struct Selection {
     /// Resolutions.
-    pub resolutions: Vec<Discovery>,
+    pub resolutions: Vec<Resolution>,
     /// Paths.
     pub paths: Vec<Layer>,
     /// HTTP versions.
@@ -71,7 +74,7 @@ pub fn jobs(experiments: &[&'static Experiment], binaries: &[Binary], selection:
     for &experiment in experiments {
         for binary in binaries {
             let guards: &[bool] =
-                if selection.old_dns && binary.version.unified_dns() { &[false, true] } else { &[false] };
+                if selection.old_dns && binary.version >= NEW_DNS_SINCE { &[false, true] } else { &[false] };
             for &old_dns in guards {
                 let cells = cells(experiment, binary.version, old_dns, selection).into_iter();
                 jobs.extend(cells.map(|cell| Job { experiment, cell, binary: binary.clone() }));
@@ -83,12 +86,7 @@ pub fn jobs(experiments: &[&'static Experiment], binaries: &[Binary], selection:
 
 /// The cells of one experiment on one Envoy, its controls last.
 #[must_use]
-pub fn cells(
-    experiment: &Experiment,
-    envoy: EnvoyVersion,
-    old_dns: bool,
-    selection: &Selection,
-) -> Vec<Cell> {
+pub fn cells(experiment: &Experiment, envoy: Version, old_dns: bool, selection: &Selection) -> Vec<Cell> {
     let axes = &experiment.axes;
     let variants: Vec<Option<&str>> =
         if axes.variants.is_empty() { vec![None] } else { axes.variants.iter().copied().map(Some).collect() };

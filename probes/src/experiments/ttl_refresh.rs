@@ -8,7 +8,8 @@ use tokio::time::{Instant, sleep};
 use super::{Axes, BOTH_RESOLUTIONS, Control, Experiment, H1};
 use crate::experiments::bench::{Bench, HOST, LabError, Plan, fixed, pool};
 use crate::experiments::evidence::{Cell, Exhibits, Judgement, Table};
-use crate::lab::envoy::bootstrap::{Discovery, Layer};
+use crate::lab::envoy::bootstrap::Layer;
+use policies::Resolution;
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "ttl-refresh",
@@ -85,7 +86,7 @@ struct Measured {
 fn known(cell: &Cell) -> u64 {
     match (cell.variant.as_deref(), cell.resolution) {
         (Some("ttl-0" | "ttl-0-and-3"), _) => REFRESH,
-        (Some("ttl-3-and-1"), Discovery::Strict) | (Some("cname-1-a-3"), _) => 1,
+        (Some("ttl-3-and-1"), Resolution::Dns) | (Some("cname-1-a-3"), _) => 1,
         _ => 3,
     }
 }

@@ -10,4 +10,3 @@ pub mod version;
 
 pub use install::{Binary, InstallError, Source};
 pub use process::{Envoy, EnvoyError};
-pub use version::EnvoyVersion;

@@ -5,11 +5,12 @@ use std::path::Path;
 
 use anyhow::Context;
 use jiff::Timestamp;
+use policies::Version;
 use probes::experiments::evidence::Evidence;
 use probes::experiments::matrix::{self, Matrix};
 use probes::experiments::runner::{self, Job, Options, Progress, Selection};
 use probes::experiments::{CATALOG, Experiment, drain, find};
-use probes::lab::envoy::{Binary, EnvoyVersion};
+use probes::lab::envoy::Binary;
 
 use super::in_cluster;
 use crate::args::{EnvoyArgs, RunArgs};
@@ -64,7 +65,7 @@ pub(super) fn list(console: &Console) -> anyhow::Result<Exit> {
 pub(super) async fn run(args: &RunArgs, console: &mut Console) -> anyhow::Result<Exit> {
     let experiments = named(&args.experiments)?;
     let selection = Selection {
-        resolutions: args.resolution.iter().map(|&word| word.into()).collect(),
+        resolutions: args.resolution.clone(),
         paths: args.path.iter().map(|&word| word.into()).collect(),
         http: args.http.iter().map(|&word| word.into()).collect(),
         topologies: args.topology.iter().map(|&word| word.into()).collect(),
@@ -175,11 +176,11 @@ pub(super) fn stream(args: &EnvoyArgs) -> String {
     format!("stream {:?}", args.stream)
 }
 
-pub(super) fn versions(binaries: &[Binary]) -> Vec<EnvoyVersion> {
+pub(super) fn versions(binaries: &[Binary]) -> Vec<Version> {
     binaries.iter().map(|binary| binary.version).collect()
 }
 
-pub(super) fn report(command: &str, window: String, versions: &[EnvoyVersion]) -> Report {
+pub(super) fn report(command: &str, window: String, versions: &[Version]) -> Report {
     let versions: Vec<String> = versions.iter().map(ToString::to_string).collect();
     let inputs = Inputs {
         command: command.to_owned(),

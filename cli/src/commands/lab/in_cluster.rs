@@ -10,7 +10,6 @@ use probes::experiments::bench::agent::{Greeting, Order};
 use probes::experiments::bench::mesh;
 use probes::experiments::evidence::{Cell, Evidence, Topology};
 use probes::experiments::runner::{Selection, cells};
-use probes::lab::envoy::EnvoyVersion;
 use serde_json::Value;
 
 use super::experiments::{finish, keep, no_cell, report};
@@ -43,15 +42,7 @@ pub(super) async fn run(
     let greeting = cluster.order(&lab, "/greeting", &(), PATIENCE).await?;
     let greeting: Greeting =
         serde_json::from_slice(&greeting).context("the client's pod speaks another version")?;
-    // Istio builds its proxy between releases: `1.39.3-dev`.
-    let release = greeting.envoy.split('-').next().unwrap_or_default();
-    let version: EnvoyVersion = release.parse().map_err(|_| {
-        Problem::new(
-            "the client's proxy",
-            format!("says it is Envoy {:?}", greeting.envoy),
-            "run it with a release of Envoy",
-        )
-    })?;
+    let version = greeting.envoy;
     let jobs: Vec<(&Experiment, Cell)> = experiments
         .iter()
         .flat_map(|experiment| {

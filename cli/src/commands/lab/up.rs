@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::Context;
 use probes::experiments::bench::{Bench, HOST, Plan, Setup};
 use probes::experiments::evidence::Cell;
-use probes::lab::envoy::bootstrap::{Discovery, HttpVersion, Layer};
+use probes::lab::envoy::bootstrap::{HttpVersion, Layer};
 use probes::lab::scratch::Scratch;
 
 use crate::args::UpArgs;
@@ -30,7 +30,7 @@ pub(super) async fn run(args: &UpArgs, console: &mut Console) -> anyhow::Result<
                 topology: args.topology.into(),
                 path,
                 http: HttpVersion::H1,
-                resolution: resolution.into(),
+                resolution,
                 variant: None,
                 control: None,
             };
@@ -59,12 +59,8 @@ pub(super) async fn run(args: &UpArgs, console: &mut Console) -> anyhow::Result<
 
 fn describe(bench: &Bench, ca: &str, text: &mut crate::console::Text) {
     let cell = bench.cell();
-    let resolution = match cell.resolution {
-        Discovery::Strict => "resolution: DNS",
-        Discovery::Logical => "resolution: DNS_ROUND_ROBIN",
-    };
     let (front, addrs) = (bench.front(), bench.addrs());
-    text.add(Tone::Strong, format!("{cell}")).plain(format!("  ({resolution})")).end();
+    text.add(Tone::Strong, format!("{cell}")).plain(format!("  (resolution: {})", cell.resolution)).end();
     let curl = match cell.path {
         Layer::Passthrough => format!("curl --cacert {ca} --connect-to {HOST}:443:{front} https://{HOST}/"),
         Layer::Http => format!("curl --connect-to {HOST}:80:{front} http://{HOST}/"),

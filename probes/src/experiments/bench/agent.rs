@@ -20,6 +20,8 @@ use tokio::time::{Instant, interval, sleep};
 use super::{Around, Bench, HOST, LabError, SENT, Setup, Site, inconclusive, mesh_port};
 use crate::experiments;
 use crate::experiments::evidence::{Cell, Evidence};
+use policies::Version;
+
 use crate::lab::envoy::admin::Admin;
 use crate::lab::envoy::bootstrap::{Layer, cluster_name_at};
 
@@ -44,8 +46,8 @@ pub struct Order {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Greeting {
-    /// Version of its proxy, as the proxy says it.
-    pub envoy: String,
+    /// Version of its proxy.
+    pub envoy: Version,
 }
 
 /// The pod's own surroundings.

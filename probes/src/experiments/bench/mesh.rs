@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 
 use super::{HOST, Plan, mesh_port};
 use crate::experiments::evidence::Cell;
-use crate::lab::envoy::bootstrap::{Discovery, HttpVersion, Layer};
+use crate::lab::envoy::bootstrap::{HttpVersion, Layer};
+use policies::Resolution;
 
 /// What each of them is called.
 pub const NAME: &str = "egress-audit-lab";
@@ -59,8 +60,8 @@ fn named(api_version: &str, kind: &str, ground: &Ground<'_>, spec: &Value) -> Va
 
 fn entry(cell: &Cell, ground: &Ground<'_>) -> Value {
     let resolution = match cell.resolution {
-        Discovery::Strict => "DNS",
-        Discovery::Logical => "DNS_ROUND_ROBIN",
+        Resolution::Dns => "DNS",
+        _ => "DNS_ROUND_ROBIN",
     };
     let (name, protocol) = match cell.path {
         Layer::Passthrough => ("tls", "TLS"),

@@ -11,9 +11,10 @@ use super::{HOST, LabError, SENT, Setup};
 use crate::experiments::evidence::Topology;
 use crate::lab::ca::Trust;
 use crate::lab::envoy::admin::Admin;
-use crate::lab::envoy::bootstrap::{self, Ads, Discovery, DnsCluster, Proxy, Upstream};
+use crate::lab::envoy::bootstrap::{self, Ads, DnsCluster, Proxy, Upstream};
 use crate::lab::envoy::process::Launch;
 use crate::lab::envoy::{Binary, Envoy};
+use policies::Resolution;
 
 /// Waits until the control plane has sent the cluster and DNS has given it a member.
 pub(super) async fn until_sent(admin: Admin, cluster: &str) -> Result<(), LabError> {
@@ -32,15 +33,15 @@ pub(super) async fn until_sent(admin: Admin, cluster: &str) -> Result<(), LabErr
 pub(super) async fn until_told(
     admin: Admin,
     cluster: &str,
-    discovery: Discovery,
+    resolution: Resolution,
     dns: &NameServer,
 ) -> Result<(), LabError> {
     let began = Instant::now();
     loop {
         let mut told = dns.log().await?.pop().map(|answer| answer.addrs).unwrap_or_default();
-        match discovery {
-            Discovery::Strict => told.sort_unstable(),
-            Discovery::Logical => told.truncate(1),
+        match resolution {
+            Resolution::Dns => told.sort_unstable(),
+            _ => told.truncate(1),
         }
         let mut listed: Vec<IpAddr> = admin.hosts(cluster).await?.into_iter().map(|host| host.addr).collect();
         listed.sort_unstable();
@@ -68,7 +69,7 @@ pub(super) async fn start(
     let keep =
         |name| Launch { keep: setup.keep.as_ref().map(|folder| folder.join(name)), ..Launch::default() };
     let cluster = DnsCluster {
-        discovery: cell.resolution,
+        resolution: cell.resolution,
         resolver,
         backend_port,
         refresh: plan.refresh,

@@ -13,7 +13,9 @@ use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
-use super::inspect::{Inspection, PATHS, inspect};
+use policies::proxy::Inspection;
+
+use super::inspect::{PATHS, inspect};
 
 /// Bytes of the longest answer that is read: the dump of ten thousand clusters.
 const LONGEST: usize = 256 << 20;
@@ -40,6 +42,12 @@ pub enum AdminError {
         path: String,
         /// Where it did not fit.
         source: serde_json::Error,
+    },
+    /// The proxy's own word for its version is not one.
+    #[error("the proxy says that it is Envoy {build:?}, which is not a version")]
+    Version {
+        /// What it said.
+        build: String,
     },
 }
 
@@ -216,8 +224,8 @@ where
 pub(super) mod wire {
     use std::collections::BTreeMap;
 
-    use super::super::inspect::Member;
     use super::{Deserialize, IpAddr, ListedHost, SocketAddr};
+    use policies::proxy::Member;
 
     #[derive(Deserialize)]
     pub(in super::super) struct Stats {

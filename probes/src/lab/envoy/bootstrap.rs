@@ -12,22 +12,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::EnvoyVersion;
+use policies::Version;
+use policies::platform::NEW_DNS_SINCE;
 
 pub use cluster::{DnsCluster, Outlier};
 
 /// The name of the one listener.
 pub const LISTENER: &str = "front";
-
-/// What Envoy does with a DNS answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Discovery {
-    /// `resolution: DNS`: the answer is the host list.
-    Strict,
-    /// `resolution: DNS_ROUND_ROBIN`: one host, whose address is the first of the answer.
-    Logical,
-}
 
 /// How deep Envoy looks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
@@ -85,7 +76,7 @@ pub struct Trust {
 #[derive(Debug, Clone)]
 pub struct Proxy<'a> {
     /// Decides how the DNS cluster is written.
-    pub version: EnvoyVersion,
+    pub version: Version,
     /// Run the DNS clusters of 1.38 in a later Envoy (`enable_new_dns_implementation: false`).
     pub old_dns: bool,
     /// The external name.
@@ -136,7 +127,7 @@ pub fn bootstrap(proxy: &Proxy<'_>) -> Value {
             "cds_config": { "ads": {}, "resource_api_version": "V3", "initial_fetch_timeout": "0s" },
         });
     }
-    if proxy.version.unified_dns() && proxy.old_dns {
+    if proxy.version >= NEW_DNS_SINCE && proxy.old_dns {
         config["layered_runtime"] = json!({ "layers": [{ "name": "lab", "static_layer": {
             "envoy.reloadable_features.enable_new_dns_implementation": false,
         }}]});

@@ -3,16 +3,15 @@
 //! through the API server. `proxy status` and the tests against istiod call it.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use policies::ClusterType;
 use policies::platform::NEW_DNS_GUARD;
+use policies::proxy::{DnsSettings, InspectedCluster, Inspection, Written};
 
 use super::admin::{AdminError, wire};
+use super::version;
 
 /// What to ask, in this order; [`inspect`] takes the answers.
 pub const PATHS: [&str; 6] = [
@@ -41,102 +40,6 @@ const KEPT: [&str; 13] = [
     "outlier_detection.ejections_overflow",
 ];
 
-/// One proxy.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Inspection {
-    /// Envoy's version, as it says it.
-    pub envoy: String,
-    /// The node id, such as `sidecar~10.0.0.7~api-0.shop~shop.svc.cluster.local`.
-    pub node: String,
-    /// Istio's version, where an agent started it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub istio: Option<String>,
-    /// The guard over the merged DNS implementation, where the runtime sets it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub guard: Option<bool>,
-    /// Clusters of external names, by name.
-    pub clusters: Vec<InspectedCluster>,
-}
-
-/// One cluster that asks DNS.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct InspectedCluster {
-    /// `outbound|443||api.partner.example`.
-    pub name: String,
-    /// The external name.
-    pub host: String,
-    /// What it is.
-    #[serde(rename = "type")]
-    pub cluster_type: ClusterType,
-    /// How that is written.
-    pub written: Written,
-    /// How DNS is used.
-    pub dns: DnsSettings,
-    /// `connect_timeout`, seconds.
-    pub connect_timeout_s: f64,
-    /// The outlier detection as it was sent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub outlier: Option<Value>,
-    /// `max_connection_duration` of an HTTP pool, seconds. Of a TCP route it is a property of the listener.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub max_connection_duration_s: Option<f64>,
-    /// Hosts that are members now.
-    pub members: Vec<Member>,
-    /// Those of the cluster's counters that the proxy keeps; Istio's proxies keep none of them by default.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub counters: BTreeMap<String, u64>,
-    /// Sockets to addresses that are members no more: the cluster's gauge minus what the members have.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub pinned: Option<u64>,
-}
-
-/// How a cluster's type is written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Written {
-    /// `type: STRICT_DNS`, with the DNS fields of the cluster.
-    Enum,
-    /// `cluster_type` with the extension `DnsCluster`.
-    DnsCluster,
-}
-
-/// How DNS is used.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct DnsSettings {
-    /// Refresh by the answer's TTL.
-    pub respect_ttl: bool,
-    /// Refresh after a failure or for TTL 0, seconds; Envoy's default is 5.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub refresh_s: Option<f64>,
-    /// Greatest addition to a refresh, seconds.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub jitter_s: Option<f64>,
-    /// `V4_ONLY`, `V6_ONLY`, `ALL`, ..; Envoy's default is `AUTO`.
-    pub family: String,
-}
-
-/// One member of a cluster, as `/clusters` lists it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Member {
-    /// Its address.
-    #[schemars(with = "String")]
-    pub addr: IpAddr,
-    /// Open connections (`cx_active`).
-    pub active: u64,
-    /// Connections so far (`cx_total`).
-    pub total: u64,
-    /// Connects that failed (`cx_connect_fail`).
-    pub failed: u64,
-    /// Requests or connections that it was picked for (`rq_total`).
-    pub picked: u64,
-    /// Ejected by outlier detection.
-    pub ejected: bool,
-}
-
 /// Reads the answers to [`PATHS`], in their order. `host` leaves out all other names.
 ///
 /// # Errors
@@ -163,7 +66,7 @@ pub fn inspect(answers: &[String; 6], host: Option<&str>) -> Result<Inspection, 
             if host.is_none_or(|host| cluster.host == host) {
                 // Istio's name for the counters ends in a delimiter.
                 let counted_as = config["alt_stat_name"].as_str().unwrap_or(&cluster.name).to_owned();
-                cluster.observe(&counted_as, &members, &counters);
+                observe(&mut cluster, &counted_as, &members, &counters);
                 clusters.push(cluster);
             }
         }
@@ -171,18 +74,15 @@ pub fn inspect(answers: &[String; 6], host: Option<&str>) -> Result<Inspection, 
     clusters.sort_by(|one, two| one.name.cmp(&two.name));
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let node = &server["node"];
+    let build = text(&server["version"]);
+    let envoy = version::of_build(&build).ok_or(AdminError::Version { build })?;
     Ok(Inspection {
-        envoy: release(&text(&server["version"])),
+        envoy,
         node: text(&node["id"]),
         istio: node["metadata"]["ISTIO_VERSION"].as_str().map(ToOwned::to_owned),
         guard: runtime["entries"][NEW_DNS_GUARD]["final_value"].as_str().and_then(|value| value.parse().ok()),
         clusters,
     })
-}
-
-/// `<sha>/1.40.0/Clean/RELEASE/BoringSSL` -> `1.40.0`; another shape as it is.
-fn release(version: &str) -> String {
-    version.split('/').nth(1).unwrap_or(version).to_owned()
 }
 
 /// A cluster of the dump, if it asks DNS for an external name.
@@ -233,19 +133,23 @@ fn seconds(value: &Value) -> Option<f64> {
     value.as_str()?.strip_suffix('s')?.parse().ok()
 }
 
-impl InspectedCluster {
-    fn observe(&mut self, counted_as: &str, members: &wire::Clusters, counters: &BTreeMap<String, u64>) {
-        let found = members.cluster_statuses.iter().find(|status| status.name == self.name);
-        let hosts = found.into_iter().flat_map(|status| &status.host_statuses);
-        self.members = hosts.filter_map(wire::Host::member).collect();
-        // The name holds what a regular expression would take for its own: matched here, not by the filter.
-        let prefix = format!("cluster.{counted_as}.");
-        let own = counters.iter().filter_map(|(name, value)| {
-            let rest = name.strip_prefix(&prefix)?;
-            KEPT.contains(&rest).then(|| (rest.to_owned(), *value))
-        });
-        self.counters = own.collect();
-        let listed: u64 = self.members.iter().map(|member| member.active).sum();
-        self.pinned = self.counters.get("upstream_cx_active").map(|gauge| gauge.saturating_sub(listed));
-    }
+/// Adds what the cluster's members and counters are now.
+fn observe(
+    cluster: &mut InspectedCluster,
+    counted_as: &str,
+    members: &wire::Clusters,
+    counters: &BTreeMap<String, u64>,
+) {
+    let found = members.cluster_statuses.iter().find(|status| status.name == cluster.name);
+    let hosts = found.into_iter().flat_map(|status| &status.host_statuses);
+    cluster.members = hosts.filter_map(wire::Host::member).collect();
+    // The name holds what a regular expression would take for its own: matched here, not by the filter.
+    let prefix = format!("cluster.{counted_as}.");
+    let own = counters.iter().filter_map(|(name, value)| {
+        let rest = name.strip_prefix(&prefix)?;
+        KEPT.contains(&rest).then(|| (rest.to_owned(), *value))
+    });
+    cluster.counters = own.collect();
+    let listed: u64 = cluster.members.iter().map(|member| member.active).sum();
+    cluster.pinned = cluster.counters.get("upstream_cx_active").map(|gauge| gauge.saturating_sub(listed));
 }

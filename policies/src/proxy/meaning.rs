@@ -1,21 +1,18 @@
-//! What a proxy's numbers mean: a cluster as it was inspected comes in, sentences go out, the most urgent first. Pure.
+//! What a proxy's numbers mean: a cluster as it was inspected comes in, sentences go out, the most urgent first.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use policies::platform::NEW_DNS_GUARD;
-use policies::{Behaviour, ClusterType, Platform};
-use probes::lab::envoy::inspect::{InspectedCluster, Inspection};
+use super::{AddressUse, InspectedCluster, Inspection};
+use crate::ejection::{DEFAULT_MAX_EJECTION_PERCENT, first_ejection_percent};
+use crate::platform::NEW_DNS_GUARD;
+use crate::{Behaviour, ClusterType, Platform};
 
-use crate::report::{AddressUse, ProxyReport};
-
-/// `maxEjectionPercent` where none is set.
-const DEFAULT_EJECTION_PERCENT: u64 = 10;
-
-/// What to know about one cluster of a proxy.
-pub(super) fn of(cluster: &InspectedCluster, proxy: &Inspection) -> Vec<String> {
+/// What to know about one cluster of a proxy, the most urgent first.
+#[must_use]
+pub fn meanings(cluster: &InspectedCluster, proxy: &Inspection) -> Vec<String> {
     let platform = Platform {
-        envoy_version: proxy.envoy.parse().ok(),
+        envoy_version: Some(proxy.envoy),
         guards: proxy.guard.map(|guard| (NEW_DNS_GUARD.to_owned(), guard)).into_iter().collect(),
         ..Platform::default()
     };
@@ -34,10 +31,11 @@ pub(super) fn of(cluster: &InspectedCluster, proxy: &Inspection) -> Vec<String> 
 }
 
 /// Each address with the proxies that have it as a member.
-pub(super) fn addresses(proxies: &[ProxyReport]) -> Vec<AddressUse> {
+#[must_use]
+pub fn addresses<'a>(proxies: impl IntoIterator<Item = &'a Inspection>) -> Vec<AddressUse> {
     let mut uses: BTreeMap<(String, IpAddr), AddressUse> = BTreeMap::new();
     for proxy in proxies {
-        for cluster in &proxy.inspection.clusters {
+        for cluster in &proxy.clusters {
             for member in &cluster.members {
                 let entry = uses.entry((cluster.host.clone(), member.addr)).or_insert_with(|| AddressUse {
                     host: cluster.host.clone(),
@@ -103,8 +101,8 @@ fn ejections(cluster: &InspectedCluster) -> Option<String> {
         return Some(format!("{ejected} of {all} members are ejected"));
     }
     let outlier = cluster.outlier.as_ref()?;
-    let percent = outlier["max_ejection_percent"].as_u64().unwrap_or(DEFAULT_EJECTION_PERCENT);
-    let needed = 100_u64.div_ceil(u64::try_from(all).ok().filter(|all| *all > 0)?);
+    let percent = outlier["max_ejection_percent"].as_u64().unwrap_or(DEFAULT_MAX_EJECTION_PERCENT);
+    let needed = first_ejection_percent(all)?;
     (percent < needed && cluster.cluster_type == ClusterType::StrictDns).then(|| {
         format!(
             "outlier detection can eject none of {all} members: maxEjectionPercent is {percent} and the first \
@@ -158,14 +156,14 @@ fn unread(cluster: &InspectedCluster) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use probes::lab::envoy::inspect::{DnsSettings, Member, Written};
     use serde_json::json;
 
+    use super::super::{DnsSettings, Member, Written};
     use super::*;
 
     fn proxy(envoy: &str) -> Inspection {
         Inspection {
-            envoy: envoy.to_owned(),
+            envoy: envoy.parse().unwrap(),
             node: "sidecar~10.0.0.7~api-0.shop~shop.svc.cluster.local".to_owned(),
             istio: None,
             guard: None,
@@ -203,7 +201,7 @@ mod tests {
     }
 
     fn says(cluster: &InspectedCluster, proxy: &Inspection, words: &str) -> bool {
-        of(cluster, proxy).iter().any(|sentence| sentence.contains(words))
+        meanings(cluster, proxy).iter().any(|sentence| sentence.contains(words))
     }
 
     #[test]
@@ -251,15 +249,11 @@ mod tests {
 
     #[test]
     fn the_fleet_is_counted_by_address() {
-        let of = |name: &str, active: &[u64]| ProxyReport {
-            proxy: name.to_owned(),
-            inspection: Inspection {
-                clusters: vec![cluster(ClusterType::StrictDns, active)],
-                ..proxy("1.39.3")
-            },
-            meanings: Vec::new(),
+        let of = |active: &[u64]| Inspection {
+            clusters: vec![cluster(ClusterType::StrictDns, active)],
+            ..proxy("1.39.3")
         };
-        let uses = addresses(&[of("a.shop", &[2, 1]), of("b.shop", &[3])]);
+        let uses = addresses(&[of(&[2, 1]), of(&[3])]);
         let counted: Vec<_> =
             uses.iter().map(|each| (each.addr.to_string(), each.proxies, each.active)).collect();
         assert_eq!(counted, [("10.0.0.1".to_owned(), 2, 5), ("10.0.0.2".to_owned(), 1, 1)]);
