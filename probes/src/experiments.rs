@@ -8,7 +8,7 @@ use futures_util::future::BoxFuture;
 use policies::platform::{Behaviour, NEW_DNS_GUARD, Platform};
 
 use crate::experiments::bench::{Bench, Plan};
-use crate::experiments::evidence::{Cell, Evidence};
+use crate::experiments::evidence::{EgressCell, Evidence};
 use crate::lab::envoy::bootstrap::{HttpVersion, Layer};
 use policies::Resolution;
 use policies::Version;
@@ -63,7 +63,7 @@ pub struct Experiment {
     /// Runs that must come out the other way.
     pub controls: &'static [Control],
     /// What it wants on the bench.
-    pub plan: fn(&Cell, Duration) -> Plan,
+    pub plan: fn(&EgressCell, Duration) -> Plan,
     /// Runs and judges it.
     pub conduct: fn(Bench) -> BoxFuture<'static, Evidence>,
 }
@@ -80,7 +80,7 @@ pub struct Axes {
     /// The experiment's own axis; empty when it has none.
     pub variants: &'static [&'static str],
     /// Combinations that exist.
-    pub fits: fn(&Cell) -> bool,
+    pub fits: fn(&EgressCell) -> bool,
 }
 
 /// One way to make the verdict come out the other way.
@@ -91,7 +91,7 @@ pub struct Control {
     /// What is changed, and what must then be seen.
     pub what: &'static str,
     /// The cells in which it can be seen.
-    pub applies: fn(&Cell) -> bool,
+    pub applies: fn(&EgressCell) -> bool,
 }
 
 pub(crate) const BOTH_RESOLUTIONS: &[Resolution] = &[Resolution::Dns, Resolution::DnsRoundRobin];
@@ -106,7 +106,7 @@ pub fn find(id: &str) -> Option<&'static Experiment> {
 }
 
 /// Whether this cell's Envoy is known to do so.
-fn is_known(cell: &Cell, behaviour: Behaviour) -> bool {
+fn is_known(cell: &EgressCell, behaviour: Behaviour) -> bool {
     is_known_of(cell.envoy, cell.old_dns, behaviour)
 }
 
@@ -120,16 +120,16 @@ pub(crate) fn is_known_of(envoy: Version, old_dns: bool, behaviour: Behaviour) -
 }
 
 /// Whether this is a cell in which versions differ, measured and not its control.
-fn is_logical(cell: &Cell) -> bool {
+fn is_logical(cell: &EgressCell) -> bool {
     cell.resolution == Resolution::DnsRoundRobin && cell.control.is_none()
 }
 
 /// Whether `membership_change` is known to count a flip here.
-fn flip_is_recorded(cell: &Cell) -> bool {
+fn flip_is_recorded(cell: &EgressCell) -> bool {
     cell.resolution == Resolution::Dns || is_known(cell, Behaviour::LogicalFlipRecorded)
 }
 
 /// Whether a flip is known to close idle pooled connections here.
-fn flip_drains(cell: &Cell) -> bool {
+fn flip_drains(cell: &EgressCell) -> bool {
     cell.resolution == Resolution::Dns || is_known(cell, Behaviour::LogicalFlipDrains)
 }

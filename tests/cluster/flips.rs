@@ -9,7 +9,7 @@ use policies::Version;
 use probes::experiments;
 use probes::experiments::bench::mesh::{self, Ground};
 use probes::experiments::bench::{Bench, Plan, Publish, Setup, Wanted};
-use probes::experiments::evidence::{Cell, Evidence, Topology, Verdict};
+use probes::experiments::evidence::{EgressCell, Evidence, Topology, Verdict};
 use probes::lab::envoy::bootstrap::{HttpVersion, Layer};
 use tokio::runtime::Runtime;
 
@@ -65,7 +65,7 @@ async fn run(
     control: Option<&str>,
 ) -> anyhow::Result<Evidence> {
     let experiment = experiments::find(id).with_context(|| format!("no experiment {id}"))?;
-    let cell = Cell {
+    let cell = EgressCell {
         envoy: version,
         old_dns: false,
         topology: Topology::Sidecar,
@@ -94,7 +94,7 @@ async fn run(
 }
 
 /// The name in a namespace of its own, whose proxies ask the lab DNS.
-fn publish(plane: &ControlPlane, namespace: String, cell: Cell, plan: Plan) -> Publish {
+fn publish(plane: &ControlPlane, namespace: String, cell: EgressCell, plan: Plan) -> Publish {
     let objects = plane.objects.clone();
     let ads = ads(plane, Kind::Sidecar, "client", &namespace);
     Box::new(move |wanted: Wanted| {

@@ -57,14 +57,15 @@ async fn run(ids: &[&str], versions: &[Version], selection: &Selection) -> anyho
 
 /// Every cell confirmed and every control refuted; anything else is shown with its reason.
 fn assert_as_known(evidence: &[Evidence]) {
-    let wanted = |e: &Evidence| if e.cell.control.is_some() { Verdict::Refuted } else { Verdict::Confirmed };
+    let wanted =
+        |e: &Evidence| if e.cell.control().is_some() { Verdict::Refuted } else { Verdict::Confirmed };
     let wrong: Vec<String> = evidence
         .iter()
         .filter(|e| e.verdict != wanted(e))
         .map(|e| format!("{} {}: {:?}: {}", e.experiment, e.cell, e.verdict, e.because))
         .collect();
     assert!(!evidence.is_empty() && wrong.is_empty(), "\n{}", wrong.join("\n"));
-    assert!(evidence.iter().any(|e| e.cell.control.is_some()), "no control ran");
+    assert!(evidence.iter().any(|e| e.cell.control().is_some()), "no control ran");
 }
 
 #[tokio::test(flavor = "multi_thread")]

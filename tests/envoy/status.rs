@@ -7,7 +7,7 @@ use anyhow::{Context, ensure};
 use harness::egress_audit;
 use policies::Resolution;
 use probes::experiments::bench::{Bench, HOST, Plan, Setup};
-use probes::experiments::evidence::{Cell, Topology};
+use probes::experiments::evidence::{EgressCell, Topology};
 use probes::lab::envoy::Binary;
 use probes::lab::envoy::bootstrap::{HttpVersion, Layer};
 use serde_json::{Value, json};
@@ -39,7 +39,7 @@ async fn proxy_status_reads_both_ways_to_write_a_cluster() {
         for (resolution, name) in
             [(Resolution::Dns, "STRICT_DNS"), (Resolution::DnsRoundRobin, "LOGICAL_DNS")]
         {
-            let cell = Cell {
+            let cell = EgressCell {
                 envoy: binary.version,
                 old_dns: false,
                 topology: Topology::Sidecar,

@@ -72,7 +72,7 @@ fn groups(evidence: &[Evidence]) -> impl Iterator<Item = &[Evidence]> {
 
 /// A control that is refuted did what it is for.
 fn verdict(evidence: &Evidence) -> &'static str {
-    match (evidence.verdict, &evidence.cell.control) {
+    match (evidence.verdict, evidence.cell.control()) {
         (Verdict::Confirmed, None) => "confirmed",
         (Verdict::Refuted, None) => "REFUTED",
         (Verdict::Refuted, Some(_)) => "as it must",
@@ -102,14 +102,14 @@ fn clean(text: &str) -> String {
 mod tests {
     use policies::Resolution;
     use policies::Version;
-    use probes::experiments::evidence::{Bars, Cell, Lane, Mark, Span, Topology};
+    use probes::experiments::evidence::{Bars, Cell, EgressCell, Lane, Mark, Span, Topology};
     use probes::lab::envoy::bootstrap::{HttpVersion, Layer};
 
     use super::*;
     use crate::report::Inputs;
 
     fn evidence(verdict: Verdict, control: Option<&str>) -> Evidence {
-        let cell = Cell {
+        let cell = EgressCell {
             envoy: Version::release(1, 40, 0),
             old_dns: false,
             topology: Topology::Sidecar,
@@ -119,8 +119,12 @@ mod tests {
             variant: None,
             control: control.map(str::to_owned),
         };
-        let mut evidence =
-            Evidence::blank("flip-record", "Is it recorded?", cell, jiff::Timestamp::UNIX_EPOCH);
+        let mut evidence = Evidence::blank(
+            "flip-record",
+            "Is it recorded?",
+            Cell::Egress(cell),
+            jiff::Timestamp::UNIX_EPOCH,
+        );
         evidence.verdict = verdict;
         evidence
     }

@@ -22,7 +22,7 @@ use serde::Serialize;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::experiments::Experiment;
-use crate::experiments::evidence::{Answered, Cell, Evidence, Exhibits, Judgement, Snapshot};
+use crate::experiments::evidence::{Answered, Cell, EgressCell, Evidence, Exhibits, Judgement, Snapshot};
 use crate::lab::backend::Backends;
 use crate::lab::ca::{Roots, Trust};
 use crate::lab::client::{Client, Exchange};
@@ -60,7 +60,7 @@ pub struct Setup {
     /// What it asks.
     pub question: &'static str,
     /// Where it runs.
-    pub cell: Cell,
+    pub cell: EgressCell,
     /// What it wants.
     pub plan: Plan,
     /// The stream time that all other times are derived from.
@@ -152,7 +152,7 @@ impl Bench {
 
     /// The cell's coordinates.
     #[must_use]
-    pub const fn cell(&self) -> &Cell {
+    pub const fn cell(&self) -> &EgressCell {
         &self.setup.cell
     }
 
@@ -348,7 +348,7 @@ impl Bench {
     pub async fn conclude<M: Serialize>(
         mut self,
         result: Result<M, LabError>,
-        judge: fn(&Cell, &M) -> Judgement,
+        judge: fn(&EgressCell, &M) -> Judgement,
         exhibits: fn(&M) -> Exhibits,
     ) -> Evidence {
         let mut crashed = self.crashed();
@@ -360,7 +360,7 @@ impl Bench {
         let result = crashed.map_or(result, |error| Err(error.into()));
         let mut evidence = {
             let Setup { experiment, question, ref cell, .. } = self.setup;
-            Evidence::blank(experiment, question, cell.clone(), self.started_at)
+            Evidence::blank(experiment, question, Cell::Egress(cell.clone()), self.started_at)
         };
         match result {
             Ok(measured) => {
@@ -390,10 +390,10 @@ impl Bench {
 
 /// Evidence of a cell that did not come up.
 #[must_use]
-pub fn inconclusive(experiment: &Experiment, cell: Cell, error: &LabError) -> Evidence {
+pub fn inconclusive(experiment: &Experiment, cell: EgressCell, error: &LabError) -> Evidence {
     Evidence {
         because: explain(error),
-        ..Evidence::blank(experiment.id, experiment.question, cell, Timestamp::now())
+        ..Evidence::blank(experiment.id, experiment.question, Cell::Egress(cell), Timestamp::now())
     }
 }
 
@@ -428,7 +428,7 @@ impl Bench {
 
 /// Whether the path hides HTTP from Envoy.
 #[must_use]
-pub fn is_l4(cell: &Cell) -> bool {
+pub fn is_l4(cell: &EgressCell) -> bool {
     cell.path == Layer::Passthrough
 }
 

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::{Axes, BOTH_PATHS, BOTH_RESOLUTIONS, Control, Experiment, H1};
 use crate::experiments::bench::{Bench, HOST, LabError, Plan, fixed, is_l4, ttl};
-use crate::experiments::evidence::{Bars, Cell, Exhibits, Judgement, Table};
+use crate::experiments::evidence::{Bars, EgressCell, Exhibits, Judgement, Table};
 use crate::lab::envoy::bootstrap::Outlier;
 use ejections::{Cycle, Watch};
 use load::Tally;
@@ -51,21 +51,21 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 const BOTH_ALIVE: &str = "both-alive";
 const LIMIT_10: &str = "limit-10";
 
-fn variant(cell: &Cell) -> &str {
+fn variant(cell: &EgressCell) -> &str {
     cell.variant.as_deref().unwrap_or_default()
 }
 
-fn ejects(cell: &Cell) -> bool {
+fn ejects(cell: &EgressCell) -> bool {
     variant(cell).contains('+')
 }
 
-fn cycles(cell: &Cell) -> bool {
+fn cycles(cell: &EgressCell) -> bool {
     variant(cell).ends_with("+cycles")
 }
 
 /// The guide's recommended block: interval 5 s and base time 30 s to a stream of 40 s. `+cycles` ejects for a
 /// tenth of that, to see an address come back and leave again.
-fn plan(cell: &Cell, stream: Duration) -> Plan {
+fn plan(cell: &EgressCell, stream: Duration) -> Plan {
     let outlier = Outlier {
         failures: 3,
         interval: if cycles(cell) { stream / 80 } else { stream / 8 },
@@ -141,7 +141,7 @@ struct Measured {
     cycles: Vec<Cycle>,
 }
 
-fn judge(cell: &Cell, measured: &Measured) -> Judgement {
+fn judge(cell: &EgressCell, measured: &Measured) -> Judgement {
     let Measured { tally, ejections, .. } = measured;
     let share =
         format!("{} of {} requests failed ({})", tally.failed, tally.requests, percent(tally.failed_share()));

@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep};
 
 use super::{Axes, BOTH_PATHS, BOTH_RESOLUTIONS, Control, Experiment, H1, is_known};
 use crate::experiments::bench::{Bench, LabError, Plan, ttl};
-use crate::experiments::evidence::{Cell, Exhibits, Judgement, Snapshot, Table};
+use crate::experiments::evidence::{EgressCell, Exhibits, Judgement, Snapshot, Table};
 use crate::lab::client::Exchange;
 use policies::Resolution;
 
@@ -45,7 +45,7 @@ fn refresh(stream: Duration) -> Duration {
     (stream / 4).max(Duration::from_secs(1))
 }
 
-fn fault(cell: &Cell) -> FaultKind {
+fn fault(cell: &EgressCell) -> FaultKind {
     match cell.variant.as_deref() {
         Some("nxdomain") => FaultKind::Nxdomain,
         Some("nodata") => FaultKind::Nodata,
@@ -131,7 +131,7 @@ struct Measured {
     snapshots: Vec<Snapshot>,
 }
 
-fn judge(cell: &Cell, measured: &Measured) -> Judgement {
+fn judge(cell: &EgressCell, measured: &Measured) -> Judgement {
     let [before, during, _] = &measured.snapshots[..] else { unreachable!("run takes three") };
     let variant = cell.variant.as_deref().unwrap_or_default();
     let empties = matches!(variant, "nxdomain" | "nodata")

@@ -16,11 +16,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
-use crate::experiments::evidence::{Cell, Evidence, Judgement, Topology};
+use crate::experiments::evidence::{Cell, DrainCell, Evidence, Judgement};
 use crate::lab::envoy::Binary;
-use crate::lab::envoy::bootstrap::{HttpVersion, Layer};
+use crate::lab::envoy::bootstrap::HttpVersion;
 use crate::lab::ingress::{Ending, Sample, Shot, Tally};
-use policies::Resolution;
 
 pub use events::Events;
 pub use said::Said;
@@ -340,18 +339,14 @@ pub async fn run(act: Act, options: &Options) -> Evidence {
     let played = scene::play(act, options).await;
     let took_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
     let h2 = act.scenario == Scenario::StreamH2;
-    let cell = Cell {
+    let cell = DrainCell {
         envoy: options.envoy.version,
-        old_dns: false,
-        topology: Topology::Ingress,
-        path: Layer::Http,
         http: if h2 { HttpVersion::H2 } else { HttpVersion::H1 },
-        // The way in resolves nothing.
-        resolution: Resolution::Dns,
-        variant: Some(format!("{} {}", act.scenario.name(), act.order.name())),
+        scenario: act.scenario.name().to_owned(),
+        order: act.order.name().to_owned(),
         control: act.control.map(|control| control.name().to_owned()),
     };
-    let blank = Evidence { took_ms, ..Evidence::blank(ID, QUESTION, cell, started_at) };
+    let blank = Evidence { took_ms, ..Evidence::blank(ID, QUESTION, Cell::Drain(cell), started_at) };
     match played {
         Err(error) => Evidence { because: format!("{error} ({})", error.hint()), ..blank },
         Ok((measured, timeline)) => {

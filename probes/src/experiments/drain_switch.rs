@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{Axes, BOTH_HTTP, BOTH_PATHS, BOTH_RESOLUTIONS, Control, Experiment, in_flight_flip};
 use crate::experiments::bench::Plan;
-use crate::experiments::evidence::Cell;
+use crate::experiments::evidence::EgressCell;
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "drain-switch",
@@ -27,6 +27,6 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     conduct: in_flight_flip::EXPERIMENT.conduct,
 };
 
-fn plan(_: &Cell, stream: Duration) -> Plan {
+fn plan(_: &EgressCell, stream: Duration) -> Plan {
     Plan { close_on_host_set_change: true, ..Plan::pair(stream) }
 }

@@ -8,7 +8,7 @@ use policies::platform::Behaviour;
 
 use super::{Axes, BOTH_RESOLUTIONS, Control, Experiment, H1, is_known, is_logical};
 use crate::experiments::bench::{Bench, HOST, LabError, Plan, fixed, ttl};
-use crate::experiments::evidence::{Cell, Exhibits, Judgement, Snapshot, Table};
+use crate::experiments::evidence::{EgressCell, Exhibits, Judgement, Snapshot, Table};
 use crate::lab::client::Exchange;
 use crate::lab::envoy::bootstrap::{Layer, Outlier};
 use policies::Resolution;
@@ -41,7 +41,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 const STAYS_LISTED: &str = "stays-listed";
 
 /// STRICT_DNS lists both addresses, of which the dead one may be ejected; LOGICAL_DNS has one host, dead at first.
-fn plan(cell: &Cell, stream: Duration) -> Plan {
+fn plan(cell: &EgressCell, stream: Duration) -> Plan {
     let (answer, max_percent): (&[usize], _) = match cell.resolution {
         Resolution::Dns => (&[0, 1], 50),
         _ => (&[0], 100),
@@ -94,11 +94,11 @@ struct Measured {
     snapshots: Vec<Snapshot>,
 }
 
-fn forgets(cell: &Cell) -> bool {
+fn forgets(cell: &EgressCell) -> bool {
     cell.resolution == Resolution::Dns || is_known(cell, Behaviour::LogicalForgetsEjection)
 }
 
-fn judge(cell: &Cell, measured: &Measured) -> Judgement {
+fn judge(cell: &EgressCell, measured: &Measured) -> Judgement {
     let word = if measured.after { "remembered" } else { "forgotten" };
     let mut checks = vec![
         (measured.before, "the dead address was ejected".to_owned()),

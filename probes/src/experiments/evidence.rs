@@ -31,14 +31,22 @@ pub enum Topology {
     Sidecar,
     /// Client -> sidecar Envoy -> mutual TLS -> gateway Envoy -> backend.
     Gateway,
-    /// Client -> HAProxy -> gateway Envoy with a drain sidecar -> backend. No DNS: `resolution` says nothing here.
-    Ingress,
 }
 
 /// The coordinates of one run.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Cell {
+    /// On the way out, where a proxy looks a name up.
+    Egress(EgressCell),
+    /// On the way in, where a gateway pod leaves. Nothing is looked up there.
+    Drain(DrainCell),
+}
+
+/// Where an experiment on the way out runs.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Cell {
+pub struct EgressCell {
     /// Version of the Envoy that ran.
     pub envoy: Version,
     /// `enable_new_dns_implementation` was set to false.
@@ -50,7 +58,7 @@ pub struct Cell {
     pub path: Layer,
     /// HTTP version towards the backend.
     pub http: HttpVersion,
-    /// `resolution: DNS` or `DNS_ROUND_ROBIN`.
+    /// `DNS` or `DNS_ROUND_ROBIN`.
     pub resolution: Resolution,
     /// The experiment's own axis, such as `black-hole`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -60,29 +68,88 @@ pub struct Cell {
     pub control: Option<String>,
 }
 
+/// Where a drain runs: client -> HAProxy -> gateway Envoy with a drain sidecar -> backend.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DrainCell {
+    /// Version of the Envoy that ran.
+    pub envoy: Version,
+    /// HTTP version of the requests.
+    pub http: HttpVersion,
+    /// What happens while the pod leaves, such as `s1-rolling`.
+    pub scenario: String,
+    /// Which signals go off in which order.
+    pub order: String,
+    /// The control that was run in place of the scenario.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub control: Option<String>,
+}
+
 impl Cell {
     /// The cell's name as a folder.
     #[must_use]
     pub fn slug(&self) -> String {
-        let plain =
-            |c: char| if c.is_ascii_alphanumeric() || c == '.' { c.to_ascii_lowercase() } else { '-' };
-        self.to_string().chars().map(plain).collect()
+        slug(self)
     }
+
+    /// Version of the Envoy that ran.
+    #[must_use]
+    pub const fn envoy(&self) -> Version {
+        match self {
+            Self::Egress(cell) => cell.envoy,
+            Self::Drain(cell) => cell.envoy,
+        }
+    }
+
+    /// The control that was run in place of the experiment.
+    #[must_use]
+    pub fn control(&self) -> Option<&str> {
+        match self {
+            Self::Egress(cell) => cell.control.as_deref(),
+            Self::Drain(cell) => cell.control.as_deref(),
+        }
+    }
+
+    /// The cell on the way out, if it is one.
+    #[must_use]
+    pub const fn egress(&self) -> Option<&EgressCell> {
+        match self {
+            Self::Egress(cell) => Some(cell),
+            Self::Drain(_) => None,
+        }
+    }
+}
+
+impl EgressCell {
+    /// The cell's name as a folder.
+    #[must_use]
+    pub fn slug(&self) -> String {
+        slug(self)
+    }
+}
+
+fn slug(cell: &impl fmt::Display) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() || c == '.' { c.to_ascii_lowercase() } else { '-' };
+    cell.to_string().chars().map(plain).collect()
 }
 
 impl fmt::Display for Cell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Egress(cell) => cell.fmt(f),
+            Self::Drain(cell) => cell.fmt(f),
+        }
+    }
+}
+
+impl fmt::Display for EgressCell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let resolution = match self.resolution {
-            Resolution::Dns => "STRICT",
-            _ => "LOGICAL",
+            Resolution::DnsRoundRobin => "LOGICAL",
+            _ => "STRICT",
         };
         let path = if self.path == Layer::Passthrough { "L4" } else { "L7" };
-        let http = if self.http == HttpVersion::H1 { "h1" } else { "h2" };
-        if self.topology == Topology::Ingress {
-            write!(f, "ingress {http}")?;
-        } else {
-            write!(f, "{resolution} {path} {http}")?;
-        }
+        write!(f, "{resolution} {path} {}", self.http.short())?;
         if self.topology == Topology::Gateway {
             f.write_str(" gateway")?;
         }
@@ -93,6 +160,16 @@ impl fmt::Display for Cell {
         if self.old_dns {
             f.write_str(" old-dns")?;
         }
+        if let Some(control) = &self.control {
+            write!(f, " control:{control}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for DrainCell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "drain {} {} {} {}", self.http.short(), self.scenario, self.order, self.envoy)?;
         if let Some(control) = &self.control {
             write!(f, " control:{control}")?;
         }
@@ -241,7 +318,7 @@ impl Evidence {
     /// Whether this outcome should fail a run: an experiment refuted, or a control that was not.
     #[must_use]
     pub fn is_failure(&self) -> bool {
-        match self.cell.control {
+        match self.cell.control() {
             None => self.verdict == Verdict::Refuted,
             Some(_) => self.verdict == Verdict::Confirmed,
         }

@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep};
 
 use super::{Axes, BOTH_PATHS, BOTH_RESOLUTIONS, Control, Experiment, H1, flip_drains};
 use crate::experiments::bench::{Bench, LabError, Plan, is_l4, ttl};
-use crate::experiments::evidence::{Cell, Exhibits, Judgement, Table};
+use crate::experiments::evidence::{EgressCell, Exhibits, Judgement, Table};
 use crate::lab::client::{Client, Connection, Exchange};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
@@ -34,11 +34,11 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 
 const NO_FLIP: &str = "no-flip";
 
-fn dies(cell: &Cell) -> bool {
+fn dies(cell: &EgressCell) -> bool {
     cell.variant.as_deref() == Some("dies")
 }
 
-fn capped(cell: &Cell) -> bool {
+fn capped(cell: &EgressCell) -> bool {
     cell.variant.as_deref() == Some("drains+lifetime")
 }
 
@@ -47,11 +47,11 @@ fn lifetime(stream: Duration) -> Duration {
 }
 
 /// Whether a client that keeps its connection is known to move at all.
-fn moves(cell: &Cell) -> bool {
+fn moves(cell: &EgressCell) -> bool {
     dies(cell) || capped(cell) || (!is_l4(cell) && flip_drains(cell))
 }
 
-fn plan(cell: &Cell, stream: Duration) -> Plan {
+fn plan(cell: &EgressCell, stream: Duration) -> Plan {
     Plan { max_connection_duration: capped(cell).then(|| lifetime(stream)), ..Plan::pair(stream) }
 }
 
@@ -150,7 +150,7 @@ struct Measured {
 /// What a busy machine may add to each part, ms.
 const SLACK_MS: u64 = 1500;
 
-fn judge(cell: &Cell, measured: &Measured) -> Judgement {
+fn judge(cell: &EgressCell, measured: &Measured) -> Judgement {
     let Measured { flipped_ms, listed_ms, first_on_new_ms, ttl_ms, lifetime_ms, .. } = measured;
     let listed = listed_ms.is_some_and(|listed| listed <= flipped_ms + ttl_ms + SLACK_MS);
     let shown = |ms: &Option<u64>| {

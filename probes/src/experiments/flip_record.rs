@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::{Axes, BOTH_PATHS, BOTH_RESOLUTIONS, Control, Experiment, H1, flip_is_recorded, is_logical};
 use crate::experiments::bench::{Bench, LabError, Plan};
-use crate::experiments::evidence::{Cell, Exhibits, Judgement, Snapshot, Table};
+use crate::experiments::evidence::{EgressCell, Exhibits, Judgement, Snapshot, Table};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "flip-record",
@@ -55,7 +55,7 @@ struct Measured {
     new_vip: String,
 }
 
-fn judge(cell: &Cell, measured: &Measured) -> Judgement {
+fn judge(cell: &EgressCell, measured: &Measured) -> Judgement {
     let [before, after] = &measured.snapshots[..] else { unreachable!("run takes two") };
     let recorded = after.counter("membership_change") - before.counter("membership_change");
     let listed: Vec<String> = after.listed_addrs().iter().map(ToString::to_string).collect();

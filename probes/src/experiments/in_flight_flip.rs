@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::{Axes, BOTH_HTTP, BOTH_PATHS, BOTH_RESOLUTIONS, Control, Experiment};
 use crate::experiments::bench::{Bench, LabError, Plan, is_l4};
-use crate::experiments::evidence::{Cell, Exhibits, Judgement, Snapshot, Table};
+use crate::experiments::evidence::{EgressCell, Exhibits, Judgement, Snapshot, Table};
 use crate::lab::backend::SLOW_BYTES;
 use crate::lab::client::Exchange;
 
@@ -46,7 +46,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 pub(super) const BACKEND_DIES: &str = "backend-dies";
 const LIFETIME: &str = "lifetime";
 
-fn plan(cell: &Cell, stream: Duration) -> Plan {
+fn plan(cell: &EgressCell, stream: Duration) -> Plan {
     let cut = cell.control.as_deref() == Some(LIFETIME);
     Plan { max_connection_duration: cut.then(|| stream / 2), ..Plan::pair(stream) }
 }
@@ -108,7 +108,7 @@ struct Measured {
     new_vip: String,
 }
 
-fn judge(_: &Cell, measured: &Measured) -> Judgement {
+fn judge(_: &EgressCell, measured: &Measured) -> Judgement {
     let Measured { flight, snapshots, .. } = measured;
     let (before, mid2) = (&snapshots[0], &snapshots[2]);
     let listed: Vec<String> = mid2.listed_addrs().iter().map(ToString::to_string).collect();

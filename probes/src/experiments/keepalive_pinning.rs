@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::{Axes, BOTH_HTTP, BOTH_PATHS, BOTH_RESOLUTIONS, Control, Experiment, flip_drains, is_logical};
 use crate::experiments::bench::{Bench, LabError, Plan, is_l4};
-use crate::experiments::evidence::{Cell, Exhibits, Judgement, Table};
+use crate::experiments::evidence::{EgressCell, Exhibits, Judgement, Table};
 use crate::lab::client::{Client, Connection, Exchange};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
@@ -37,7 +37,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 
 const LIFETIME: &str = "lifetime";
 
-fn plan(cell: &Cell, stream: Duration) -> Plan {
+fn plan(cell: &EgressCell, stream: Duration) -> Plan {
     let capped = cell.control.as_deref() == Some(LIFETIME);
     Plan { max_connection_duration: capped.then(|| stream / 8), ..Plan::pair(stream) }
 }
@@ -100,11 +100,11 @@ struct Measured {
 
 /// Whether requests on the kept connection stay on the old VIP: always on passthrough, where the client's own
 /// connection is the pin; with HTTP only where Envoy keeps its pool across a flip.
-fn pins(cell: &Cell) -> bool {
+fn pins(cell: &EgressCell) -> bool {
     is_l4(cell) || !flip_drains(cell)
 }
 
-fn judge(cell: &Cell, measured: &Measured) -> Judgement {
+fn judge(cell: &EgressCell, measured: &Measured) -> Judgement {
     let went: Vec<&str> =
         measured.requests.iter().map(|request| request.backend.as_deref().unwrap_or("nobody")).collect();
     // The pool is Envoy's own where it speaks HTTP: a new client connection then changes nothing.

@@ -7,7 +7,7 @@ use tokio::time::{Instant, sleep};
 
 use super::{Axes, BOTH_HTTP, BOTH_PATHS, BOTH_RESOLUTIONS, Control, Experiment, flip_is_recorded};
 use crate::experiments::bench::{Bench, LabError, Plan};
-use crate::experiments::evidence::{Cell, Exhibits, Judgement, Snapshot, Table};
+use crate::experiments::evidence::{EgressCell, Exhibits, Judgement, Snapshot, Table};
 use crate::lab::client::{Client, Exchange};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
@@ -41,7 +41,7 @@ const FLIPS: u32 = 5;
 /// Pieces of the stream, or echoes.
 const TICKS: u32 = 120;
 
-fn is_web_socket(cell: &Cell) -> bool {
+fn is_web_socket(cell: &EgressCell) -> bool {
     cell.variant.as_deref() == Some("websocket")
 }
 
@@ -122,7 +122,7 @@ struct Stream {
     exchange: Option<Exchange>,
 }
 
-fn judge(cell: &Cell, measured: &Measured) -> Judgement {
+fn judge(cell: &EgressCell, measured: &Measured) -> Judgement {
     let Measured { stream, snapshots } = measured;
     let recorded = snapshots[1].counter("membership_change") - snapshots[0].counter("membership_change");
     let known = if flip_is_recorded(cell) { u64::from(FLIPS) } else { 0 };

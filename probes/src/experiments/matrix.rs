@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::experiments::evidence::{Cell, Evidence, Table, Topology, Verdict};
+use crate::experiments::evidence::{EgressCell, Evidence, Table, Topology, Verdict};
 use crate::experiments::runner::Job;
 use crate::experiments::{find, is_known_of};
 use crate::lab::envoy::Binary;
@@ -159,8 +159,8 @@ fn columns(envoy: Version) -> Vec<Column> {
     guards.iter().map(|&old_dns| Column { envoy, old_dns }).collect()
 }
 
-fn cell(&(_, _, resolution, path, variant, control): &Place, column: Column) -> Cell {
-    Cell {
+fn cell(&(_, _, resolution, path, variant, control): &Place, column: Column) -> EgressCell {
+    EgressCell {
         envoy: column.envoy,
         old_dns: column.old_dns,
         topology: Topology::Sidecar,
@@ -190,7 +190,8 @@ impl Matrix {
         let ran = PLACES.iter().map(|place| {
             Row::of(place.0, &columns, |column| {
                 let cell = cell(place, column);
-                let found = evidence.iter().find(|e| e.experiment == place.1 && e.cell == cell);
+                let found =
+                    evidence.iter().find(|e| e.experiment == place.1 && e.cell.egress() == Some(&cell));
                 let conclusive = found.filter(|evidence| evidence.verdict != Verdict::Inconclusive)?;
                 conclusive.seen.iter().find(|seen| seen.behaviour == place.0).map(|seen| seen.holds)
             })

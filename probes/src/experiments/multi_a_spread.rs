@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::{Axes, BOTH_PATHS, BOTH_RESOLUTIONS, Control, Experiment, H1};
 use crate::experiments::bench::{Bench, HOST, LabError, Plan, fixed, ttl};
-use crate::experiments::evidence::{Bars, Cell, Exhibits, Judgement, Table};
+use crate::experiments::evidence::{Bars, EgressCell, Exhibits, Judgement, Table};
 use crate::lab::client::Exchange;
 use policies::Resolution;
 
@@ -42,7 +42,7 @@ const TURNED_ROUND: &str = "turned-round";
 /// Twice the guide's twelve: that an even choice between two misses one of them has a chance of 1 in 8 million.
 const REQUESTS: usize = 24;
 
-fn plan(cell: &Cell, stream: Duration) -> Plan {
+fn plan(cell: &EgressCell, stream: Duration) -> Plan {
     let answer: &[usize] = match cell.control.as_deref() {
         Some(ALL_TO_ONE) => &[0],
         Some(TURNED_ROUND) => &[1, 0],
@@ -80,7 +80,7 @@ struct Measured {
     requests: Vec<Exchange>,
 }
 
-fn judge(cell: &Cell, measured: &Measured) -> Judgement {
+fn judge(cell: &EgressCell, measured: &Measured) -> Judgement {
     let [a, b] = ["backend-a", "backend-b"].map(|name| measured.by_backend[name]);
     let seen = format!("{a} requests to the first address, {b} to the second");
     let (spread, hosts) = match cell.resolution {

@@ -7,7 +7,7 @@ use policies::platform::Behaviour;
 use super::churn::{self, Measured, exhibits};
 use super::{Axes, BOTH_RESOLUTIONS, Control, Experiment, H1, is_known, is_logical};
 use crate::experiments::bench::{HOST, Plan, fixed, pool, ttl};
-use crate::experiments::evidence::{Cell, Judgement};
+use crate::experiments::evidence::{EgressCell, Judgement};
 use crate::lab::envoy::bootstrap::Layer;
 use policies::Resolution;
 
@@ -46,11 +46,11 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 const FIXED_ORDER: &str = "fixed-order";
 const SET_CHANGES: &str = "set-changes";
 
-fn churns(cell: &Cell) -> bool {
+fn churns(cell: &EgressCell) -> bool {
     cell.resolution == Resolution::DnsRoundRobin && is_known(cell, Behaviour::LogicalOrderChurns)
 }
 
-fn plan(cell: &Cell, stream: Duration) -> Plan {
+fn plan(cell: &EgressCell, stream: Duration) -> Plan {
     let ttl = ttl(stream);
     let records = match cell.control.as_deref() {
         Some(FIXED_ORDER) => fixed(&[0, 1, 2], ttl),
@@ -63,7 +63,7 @@ fn plan(cell: &Cell, stream: Duration) -> Plan {
     Plan { backends: 3, records: vec![(HOST, records)], ..Plan::pair(stream) }
 }
 
-fn judge(cell: &Cell, measured: &Measured) -> Judgement {
+fn judge(cell: &EgressCell, measured: &Measured) -> Judgement {
     let Measured { changed, membership_changes, opened, closed, failed, .. } = measured;
     let known = churns(cell);
     let mut checks = vec![

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::churn::{self, Measured, exhibits};
 use super::{Axes, BOTH_RESOLUTIONS, Control, Experiment, H1, flip_drains};
 use crate::experiments::bench::{HOST, Plan, fixed, pool, ttl};
-use crate::experiments::evidence::{Cell, Judgement};
+use crate::experiments::evidence::{EgressCell, Judgement};
 use crate::lab::envoy::bootstrap::Layer;
 use policies::Resolution;
 
@@ -36,7 +36,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 
 const FIXED_SET: &str = "fixed-set";
 
-fn plan(cell: &Cell, stream: Duration) -> Plan {
+fn plan(cell: &EgressCell, stream: Duration) -> Plan {
     let ttl = ttl(stream);
     let all: Vec<usize> = (0..40).collect();
     let records = if cell.control.as_deref() == Some(FIXED_SET) {
@@ -47,7 +47,7 @@ fn plan(cell: &Cell, stream: Duration) -> Plan {
     Plan { backends: all.len(), records: vec![(HOST, records)], ..Plan::pair(stream) }
 }
 
-fn judge(cell: &Cell, measured: &Measured) -> Judgement {
+fn judge(cell: &EgressCell, measured: &Measured) -> Judgement {
     let Measured { changed, membership_changes, opened, closed, failed, used, .. } = measured;
     let churns = flip_drains(cell);
     let seen = format!("{closed} connections closed, {opened} opened over {changed} changed answers");

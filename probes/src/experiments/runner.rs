@@ -9,7 +9,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use crate::experiments::bench::{Bench, Setup, inconclusive};
-use crate::experiments::evidence::{Cell, Evidence, Topology};
+use crate::experiments::evidence::{EgressCell, Evidence, Topology};
 use crate::experiments::{Control, Experiment};
 use crate::lab::envoy::Binary;
 use crate::lab::envoy::bootstrap::{HttpVersion, Layer};
@@ -42,7 +42,7 @@ pub struct Job {
     /// What runs.
     pub experiment: &'static Experiment,
     /// Where.
-    pub cell: Cell,
+    pub cell: EgressCell,
     /// With which Envoy.
     pub binary: Binary,
 }
@@ -61,7 +61,7 @@ pub struct Options {
 /// What happens during a run.
 pub enum Progress<'a> {
     /// A cell began.
-    Started(&'a Experiment, &'a Cell),
+    Started(&'a Experiment, &'a EgressCell),
     /// A cell ended.
     Finished(&'a Evidence),
 }
@@ -86,7 +86,12 @@ pub fn jobs(experiments: &[&'static Experiment], binaries: &[Binary], selection:
 
 /// The cells of one experiment on one Envoy, its controls last.
 #[must_use]
-pub fn cells(experiment: &Experiment, envoy: Version, old_dns: bool, selection: &Selection) -> Vec<Cell> {
+pub fn cells(
+    experiment: &Experiment,
+    envoy: Version,
+    old_dns: bool,
+    selection: &Selection,
+) -> Vec<EgressCell> {
     let axes = &experiment.axes;
     let variants: Vec<Option<&str>> =
         if axes.variants.is_empty() { vec![None] } else { axes.variants.iter().copied().map(Some).collect() };
@@ -97,7 +102,7 @@ pub fn cells(experiment: &Experiment, envoy: Version, old_dns: bool, selection: 
                 for &resolution in wanted(axes.resolutions, &selection.resolutions) {
                     for variant in &variants {
                         let variant = variant.map(str::to_owned);
-                        cells.push(Cell {
+                        cells.push(EgressCell {
                             envoy,
                             old_dns,
                             topology,
@@ -124,12 +129,12 @@ fn wanted<'a, T: PartialEq + 'a>(axis: &'a [T], asked: &'a [T]) -> impl Iterator
     axis.iter().filter(move |value| asked.is_empty() || asked.contains(value))
 }
 
-fn controls(experiment: &Experiment, cells: &[Cell]) -> Vec<Cell> {
-    let mut chosen: Vec<Cell> = Vec::new();
+fn controls(experiment: &Experiment, cells: &[EgressCell]) -> Vec<EgressCell> {
+    let mut chosen: Vec<EgressCell> = Vec::new();
     for Control { name, applies, .. } in experiment.controls {
         for cell in cells.iter().filter(|cell| applies(cell)) {
-            let control = Cell { control: Some((*name).to_owned()), ..cell.clone() };
-            let same = |other: &Cell| {
+            let control = EgressCell { control: Some((*name).to_owned()), ..cell.clone() };
+            let same = |other: &EgressCell| {
                 (&other.control, other.path, other.topology)
                     == (&control.control, control.path, control.topology)
             };

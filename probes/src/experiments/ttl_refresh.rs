@@ -7,7 +7,7 @@ use tokio::time::{Instant, sleep};
 
 use super::{Axes, BOTH_RESOLUTIONS, Control, Experiment, H1};
 use crate::experiments::bench::{Bench, HOST, LabError, Plan, fixed, pool};
-use crate::experiments::evidence::{Cell, Exhibits, Judgement, Table};
+use crate::experiments::evidence::{EgressCell, Exhibits, Judgement, Table};
 use crate::lab::envoy::bootstrap::Layer;
 use policies::Resolution;
 
@@ -43,7 +43,7 @@ const REFRESH: u64 = 2;
 const GAPS: usize = 2;
 
 /// TTLs are whole seconds: these times do not follow the stream's.
-fn plan(cell: &Cell, stream: Duration) -> Plan {
+fn plan(cell: &EgressCell, stream: Duration) -> Plan {
     let two = |ttls: &str| format!("{{a: {{pool: [{}], ttl: {ttls}}}}}", pool(&[0, 1]));
     let records = match (cell.control.as_deref(), cell.variant.as_deref()) {
         (Some(_), _) => vec![(HOST, fixed(&[0, 1], 5))],
@@ -83,7 +83,7 @@ struct Measured {
 
 /// STRICT_DNS goes by the smallest TTL, LOGICAL_DNS by that of the first address; an alias lowers either; 0 anywhere
 /// it counts means `dnsRefreshRate`.
-fn known(cell: &Cell) -> u64 {
+fn known(cell: &EgressCell) -> u64 {
     match (cell.variant.as_deref(), cell.resolution) {
         (Some("ttl-0" | "ttl-0-and-3"), _) => REFRESH,
         (Some("ttl-3-and-1"), Resolution::Dns) | (Some("cname-1-a-3"), _) => 1,
@@ -91,7 +91,7 @@ fn known(cell: &Cell) -> u64 {
     }
 }
 
-fn judge(cell: &Cell, measured: &Measured) -> Judgement {
+fn judge(cell: &EgressCell, measured: &Measured) -> Judgement {
     let known = known(cell) * 1000;
     // Never early; late by the jitter of 100 ms, the way there and back, and a busy machine.
     let fits = measured.gaps_ms.iter().all(|gap| (known - 100..known + 800).contains(gap));

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use probes::experiments::Experiment;
 use probes::experiments::bench::agent::{Greeting, Order};
 use probes::experiments::bench::mesh;
-use probes::experiments::evidence::{Cell, Evidence, Topology};
+use probes::experiments::evidence::{Cell, EgressCell, Evidence, Topology};
 use probes::experiments::runner::{Selection, cells};
 use serde_json::Value;
 
@@ -43,7 +43,7 @@ pub(super) async fn run(
     let greeting: Greeting =
         serde_json::from_slice(&greeting).context("the client's pod speaks another version")?;
     let version = greeting.envoy;
-    let jobs: Vec<(&Experiment, Cell)> = experiments
+    let jobs: Vec<(&Experiment, EgressCell)> = experiments
         .iter()
         .flat_map(|experiment| {
             cells(experiment, version, false, selection).into_iter().map(|cell| (*experiment, cell))
@@ -99,7 +99,7 @@ struct Run<'a> {
 impl Run<'_> {
     async fn all(
         &mut self,
-        jobs: &[(&Experiment, Cell)],
+        jobs: &[(&Experiment, EgressCell)],
         args: &RunArgs,
         console: &Console,
     ) -> Result<(), Problem> {
@@ -116,7 +116,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    async fn one(&mut self, experiment: &Experiment, cell: &Cell) -> Result<Evidence, Problem> {
+    async fn one(&mut self, experiment: &Experiment, cell: &EgressCell) -> Result<Evidence, Problem> {
         let plan = (experiment.plan)(cell, self.stream);
         self.published = mesh::resources(cell, &plan, &self.lab.ground()).into();
         self.cluster.publish(&self.published).await?;
@@ -141,7 +141,12 @@ impl Run<'_> {
         self.cluster.order(self.lab, "/gone", &(), PATIENCE).await?;
         Ok(evidence.unwrap_or_else(|problem| Evidence {
             because: problem.to_string(),
-            ..Evidence::blank(experiment.id, experiment.question, cell.clone(), Timestamp::now())
+            ..Evidence::blank(
+                experiment.id,
+                experiment.question,
+                Cell::Egress(cell.clone()),
+                Timestamp::now(),
+            )
         }))
     }
 }

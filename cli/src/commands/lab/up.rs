@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use probes::experiments::bench::{Bench, HOST, Plan, Setup};
-use probes::experiments::evidence::Cell;
+use probes::experiments::evidence::EgressCell;
 use probes::lab::envoy::bootstrap::{HttpVersion, Layer};
 use probes::lab::scratch::Scratch;
 
@@ -24,7 +24,7 @@ pub(super) async fn run(args: &UpArgs, console: &mut Console) -> anyhow::Result<
     let mut benches = Vec::new();
     for &resolution in &args.resolution {
         for path in [Layer::Passthrough, Layer::Http] {
-            let cell = Cell {
+            let cell = EgressCell {
                 envoy: binary.version,
                 old_dns: false,
                 topology: args.topology.into(),

@@ -19,7 +19,7 @@ use tokio::time::{Instant, interval, sleep};
 
 use super::{Around, Bench, HOST, LabError, SENT, Setup, Site, inconclusive, mesh_port};
 use crate::experiments;
-use crate::experiments::evidence::{Cell, Evidence};
+use crate::experiments::evidence::{EgressCell, Evidence};
 use policies::Version;
 
 use crate::lab::envoy::admin::Admin;
@@ -35,7 +35,7 @@ pub struct Order {
     /// Id of the experiment.
     pub experiment: String,
     /// Its coordinates.
-    pub cell: Cell,
+    pub cell: EgressCell,
     /// The stream time that all other times are derived from, ms.
     pub stream_ms: u64,
     /// The other pods.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::{HOST, Plan, mesh_port};
-use crate::experiments::evidence::Cell;
+use crate::experiments::evidence::EgressCell;
 use crate::lab::envoy::bootstrap::{HttpVersion, Layer};
 use policies::Resolution;
 
@@ -45,7 +45,7 @@ pub fn obstacle(plan: &Plan) -> Option<&'static str> {
 
 /// `EnvoyFilter`, DestinationRule and ServiceEntry, in the order in which they are to be applied.
 #[must_use]
-pub fn resources(cell: &Cell, plan: &Plan, ground: &Ground<'_>) -> [Value; 3] {
+pub fn resources(cell: &EgressCell, plan: &Plan, ground: &Ground<'_>) -> [Value; 3] {
     [filter(ground), rule(cell, plan, ground), entry(cell, ground)]
 }
 
@@ -58,7 +58,7 @@ fn named(api_version: &str, kind: &str, ground: &Ground<'_>, spec: &Value) -> Va
     })
 }
 
-fn entry(cell: &Cell, ground: &Ground<'_>) -> Value {
+fn entry(cell: &EgressCell, ground: &Ground<'_>) -> Value {
     let resolution = match cell.resolution {
         Resolution::Dns => "DNS",
         _ => "DNS_ROUND_ROBIN",
@@ -80,7 +80,7 @@ fn entry(cell: &Cell, ground: &Ground<'_>) -> Value {
     )
 }
 
-fn rule(cell: &Cell, plan: &Plan, ground: &Ground<'_>) -> Value {
+fn rule(cell: &EgressCell, plan: &Plan, ground: &Ground<'_>) -> Value {
     let mut policy =
         json!({ "connectionPool": { "tcp": { "connectTimeout": length(plan.connect_timeout) } } });
     if let Some(limit) = plan.max_connection_duration {

@@ -41,6 +41,17 @@ pub enum HttpVersion {
     H2,
 }
 
+impl HttpVersion {
+    /// As it stands in a cell's name.
+    #[must_use]
+    pub const fn short(self) -> &'static str {
+        match self {
+            Self::H1 => "h1",
+            Self::H2 => "h2",
+        }
+    }
+}
+
 /// Where accepted traffic goes.
 #[derive(Debug, Clone)]
 pub enum Upstream {

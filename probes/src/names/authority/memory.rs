@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::OnceCell;
 
-type Cell<T> = Arc<OnceCell<Arc<T>>>;
+type EgressCell<T> = Arc<OnceCell<Arc<T>>>;
 
-pub(super) struct Memory<T>(Mutex<HashMap<Vec<u8>, Cell<T>>>);
+pub(super) struct Memory<T>(Mutex<HashMap<Vec<u8>, EgressCell<T>>>);
 
 impl<T> Default for Memory<T> {
     fn default() -> Self {
