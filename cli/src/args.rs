@@ -20,7 +20,7 @@ pub use audit::{AuditArgs, AuditFormat, FailOn};
 pub use cluster::{ApplyArgs, ClusterArgs, ProxyCommand, ReachWord, StatusArgs};
 pub use experiments::{EnvoyArgs, EnvoyCommand, HttpWord, PathWord, RunArgs, TopologyWord, UpArgs};
 pub use lab::{ControlArgs, DnsCommand, FaultWord, LabCommand, LogFormat, ScoreArgs, ScoreFormat, ServeArgs};
-use values::{duration, export_to, resource_name, server, subnet};
+use values::{duration, export_to, known_envoy, known_istio, resource_name, server, subnet};
 
 /// Decides how external names belong into Istio: classifies their DNS answers, writes the ServiceEntry, proves it
 /// on a real Envoy.
@@ -210,10 +210,10 @@ pub struct AdviceArgs {
 #[command(next_help_heading = "Advice")]
 pub struct PlatformArgs {
     /// Istio version in use, such as 1.31; it implies Envoy's.
-    #[arg(long, value_name = "VERSION")]
+    #[arg(long, value_name = "VERSION", value_parser = known_istio)]
     pub istio_version: Option<Version>,
     /// Envoy version in use, such as 1.39.3.
-    #[arg(long, value_name = "VERSION")]
+    #[arg(long, value_name = "VERSION", value_parser = known_envoy)]
     pub envoy_version: Option<Version>,
     /// Which proxy carries the traffic.
     #[arg(long, value_enum, default_value_t = Proxy::Gateway)]

@@ -104,6 +104,9 @@ pub struct FamilyReport {
 pub struct AuditReport {
     /// Files read.
     pub files: usize,
+    /// Their names, in order.
+    #[serde(default)]
+    pub file_names: Vec<String>,
     /// Documents read, empty ones left out.
     pub documents: usize,
     /// Resources of other kinds, counted.

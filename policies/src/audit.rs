@@ -2,7 +2,7 @@
 //! go out, each with its place, its evidence and, where a machine can do it, the edit. Pure. `cli audit` calls
 //! [`audit`]; the table of rules is [`RULES`].
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use schemars::JsonSchema;
@@ -12,13 +12,16 @@ mod connections;
 mod duplicates;
 mod ejection;
 mod gateways;
+mod listeners;
 mod mend;
 mod mesh;
+mod origination;
 mod patch;
 mod platforms;
 mod ports;
 mod reach;
 mod resolutions;
+mod routes;
 mod rule;
 mod spelling;
 mod suppress;
@@ -44,9 +47,12 @@ pub const RULES: &[&[Rule]] = &[
     duplicates::RULES,
     ports::RULES,
     spelling::RULES,
+    origination::RULES,
+    listeners::RULES,
     wildcards::RULES,
     reach::RULES,
     gateways::RULES,
+    routes::RULES,
     platforms::RULES,
 ];
 
@@ -129,7 +135,12 @@ pub fn audit(
     }
     let mut audit = Audit {
         resources: loaded.resources.len(),
-        observed_hosts: mesh.entries.iter().map(|entry| entry.observed().count()).sum(),
+        observed_hosts: mesh
+            .entries
+            .iter()
+            .flat_map(|entry| entry.observed().map(|(host, _)| host.name))
+            .collect::<BTreeSet<_>>()
+            .len(),
         ..Audit::default()
     };
     let blind = audit.observed_hosts == 0;
@@ -140,6 +151,10 @@ pub fn audit(
     all.dedup_by(|later, earlier| same(earlier, later));
     if let Some(baseline) = baseline {
         (audit.baselined, audit.stale_baseline) = baseline.take_out(&mut all);
+        // What nobody asked DNS about is not gone.
+        let asked =
+            |code: &str| rule(code).is_none_or(|rule| wanted(rule) && !(blind && rule.depends_on_dns()));
+        audit.stale_baseline.retain(|known| asked(known.split(' ').next().unwrap_or_default()));
     }
     audit.findings = all;
     audit

@@ -26,7 +26,8 @@ pub use host::{Host, HostError};
 pub use observe::{Observation, observe};
 pub use plan::{Limits, Plan, Step, StopReason, Window};
 pub use platform::{
-    Behaviour, EnvoyInUse, LookupFamily, Platform, ProxyKind, Version, VersionBasis, VersionError,
+    Behaviour, EnvoyInUse, IstioBehaviour, LookupFamily, Platform, ProxyKind, Version, VersionBasis,
+    VersionError,
 };
 pub use policy::Policy;
 pub use recommend::{Family, Observed, Protocol, Recommendation, Settings, recommend};

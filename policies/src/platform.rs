@@ -8,12 +8,17 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 mod behaviour;
+mod istio;
 mod version;
 
-pub use behaviour::{BEHAVIOURS, Behaviour, BehaviourRow, NEW_DNS_GUARD, NEW_DNS_SINCE};
+pub use behaviour::{
+    ASSUMED_ENVOY, BEHAVIOURS, Behaviour, BehaviourRow, ISTIO_ENVOY, ISTIO_ENVOY_SOURCE, NEW_DNS_GUARD,
+    NEW_DNS_SINCE, NEWEST_ENVOY, NEWEST_ISTIO, NOTED, Noted, NotedRow, OLDEST_ENVOY,
+};
+pub use istio::{ISTIO_BEHAVIOURS, IstioBehaviour, IstioRow};
 pub use version::{Version, VersionError};
 
-use crate::Citation;
+use behaviour::MINOR_OFFSET;
 
 /// Where the name is resolved and connected to.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
@@ -101,26 +106,6 @@ pub struct EnvoyInUse {
     pub basis: VersionBasis,
 }
 
-/// Envoy's version where nobody names one: the newest that the lab has measured.
-pub const ASSUMED_ENVOY: Version = Version::new(1, 40);
-
-/// Istio's release lines with the Envoy line that they ship.
-pub const ISTIO_ENVOY: &[(Version, Version, VersionBasis)] = &[
-    (Version::new(1, 27), Version::new(1, 35), VersionBasis::FromIstio),
-    (Version::new(1, 28), Version::new(1, 36), VersionBasis::FromIstio),
-    (Version::new(1, 29), Version::new(1, 37), VersionBasis::FromIstio),
-    (Version::new(1, 30), Version::new(1, 38), VersionBasis::FromIstioThirdParty),
-    (Version::new(1, 31), Version::new(1, 39), VersionBasis::FromIstioThirdParty),
-    (Version::new(1, 32), Version::new(1, 40), VersionBasis::FromIstioPattern),
-];
-
-/// Where [`ISTIO_ENVOY`] is written down.
-pub const ISTIO_ENVOY_SOURCE: Citation =
-    Citation::docs("https://istio.io/latest/docs/releases/supported-releases/");
-
-/// Envoy's minor number minus Istio's, the same for every line of the table.
-const MINOR_OFFSET: u16 = 8;
-
 impl Platform {
     /// The Envoy that the advice is for, and how sure that is.
     #[must_use]
@@ -150,10 +135,45 @@ impl Platform {
         }
     }
 
-    /// Whether Istio is at least that new; `None` where its version is not known.
+    /// Whether a change that is only known from Envoy's changelogs is there.
     #[must_use]
-    pub fn istio_at_least(&self, version: Version) -> Option<bool> {
-        self.istio_version.map(|istio| istio >= version)
+    pub fn notes(&self, noted: Noted) -> bool {
+        let (row, envoy) = (noted.row(), self.envoy().version);
+        let reverted = row.guard.and_then(|guard| self.guards.get(guard)) == Some(&false);
+        !reverted && envoy >= row.since && row.until.is_none_or(|until| envoy < until)
+    }
+
+    /// The Istio that the advice is for: the one that was named, else the one that ships the Envoy that was named, else
+    /// the newest one that the table knows.
+    #[must_use]
+    pub fn istio(&self) -> Version {
+        let by_envoy = || {
+            let envoy = self.envoy_version?.line();
+            ISTIO_ENVOY.iter().find(|(_, shipped, _)| *shipped == envoy).map(|(istio, ..)| *istio)
+        };
+        self.istio_version.or_else(by_envoy).unwrap_or(NEWEST_ISTIO)
+    }
+
+    /// Whether Istio does so.
+    #[must_use]
+    pub fn istio_does(&self, behaviour: IstioBehaviour) -> bool {
+        let (row, istio) = (behaviour.row(), self.istio());
+        istio >= row.since && row.until.is_none_or(|until| istio < until)
+    }
+
+    /// The nearest Istio line that the table knows, where it does not know this one.
+    #[must_use]
+    pub fn nearest_istio(version: Version) -> Option<Version> {
+        let oldest = ISTIO_ENVOY.first().map_or(NEWEST_ISTIO, |(istio, ..)| *istio);
+        let nearest = version.line().clamp(oldest, NEWEST_ISTIO);
+        (nearest != version.line()).then_some(nearest)
+    }
+
+    /// The nearest Envoy line that the table speaks of, where it does not know this one.
+    #[must_use]
+    pub fn nearest_envoy(version: Version) -> Option<Version> {
+        let nearest = version.line().clamp(OLDEST_ENVOY, NEWEST_ENVOY);
+        (nearest != version.line()).then_some(nearest)
     }
 }
 
@@ -183,6 +203,36 @@ mod tests {
             assert!(!behaviour.row().evidence.is_empty(), "{behaviour:?}");
         }
         assert!(BEHAVIOURS.is_sorted_by_key(|row| row.since));
+    }
+
+    #[test]
+    fn the_other_tables_are_in_order_and_have_evidence() {
+        assert!(NOTED.is_sorted_by_key(|row| row.since) && NOTED.iter().all(|row| !row.evidence.is_empty()));
+        assert!(ISTIO_BEHAVIOURS.is_sorted_by_key(|row| row.since));
+        for row in ISTIO_BEHAVIOURS {
+            assert_eq!(row.behaviour.row().what, row.what, "one row each");
+            assert!(!row.evidence.is_empty());
+        }
+        for row in NOTED {
+            assert_eq!(row.noted.row().what, row.what, "one row each");
+        }
+        assert!(ISTIO_ENVOY.is_sorted_by_key(|row| row.0));
+        assert_eq!(ISTIO_ENVOY.last().map(|row| row.0), Some(NEWEST_ISTIO));
+    }
+
+    #[test]
+    fn without_a_version_the_newest_istio_is_meant_and_others_are_told_the_nearest() {
+        assert_eq!(Platform::default().istio(), NEWEST_ISTIO);
+        assert_eq!(envoy("1.38.3").istio(), Version::new(1, 30));
+        assert!(Platform::default().istio_does(IstioBehaviour::SidecarExclusions));
+        assert!(!Platform::default().istio_does(IstioBehaviour::LosesRoundRobinEntries), "mended since");
+        assert!(
+            envoy("1.39.0").notes(Noted::SharedResolver) && !envoy("1.40.0").notes(Noted::SharedResolver)
+        );
+        for (version, nearest) in [("1.45", Some("1.32")), ("1.6", Some("1.20")), ("1.31.2", None)] {
+            let nearest = nearest.map(|version: &str| version.parse().unwrap());
+            assert_eq!(Platform::nearest_istio(version.parse().unwrap()), nearest, "{version}");
+        }
     }
 
     #[test]

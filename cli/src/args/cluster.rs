@@ -17,8 +17,8 @@ pub struct ClusterArgs {
     /// Context of the kubeconfig; the current one without it.
     #[arg(long, requires = "cluster")]
     pub context: Option<String>,
-    /// This namespace; the context's own without it.
-    #[arg(short, long, requires = "cluster", value_parser = resource_name)]
+    /// With `--cluster`, this namespace, else the context's own; with files, the namespace of resources that name none.
+    #[arg(short, long, value_parser = resource_name)]
     pub namespace: Option<String>,
     /// All namespaces.
     #[arg(short = 'A', long, requires = "cluster", conflicts_with = "namespace")]

@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use ipnet::IpNet;
+use policies::{Platform, Version, VersionError};
 
 /// `90s`, `5m`, `1h30m`, `250ms`; a bare number is refused because its unit would be a guess.
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
@@ -89,6 +90,30 @@ pub(super) fn proxy_pod(text: &str) -> Result<(String, String), String> {
     }
 }
 
+/// A version of Istio that the table knows something of.
+pub(super) fn known_istio(text: &str) -> Result<Version, String> {
+    known("Istio", version(text)?, Platform::nearest_istio)
+}
+
+/// A version of Envoy that the table knows something of.
+pub(super) fn known_envoy(text: &str) -> Result<Version, String> {
+    known("Envoy", version(text)?, Platform::nearest_envoy)
+}
+
+fn version(text: &str) -> Result<Version, String> {
+    text.parse().map_err(|error: VersionError| format!("{error}; {}", error.hint()))
+}
+
+/// What a release does that nobody has read of is not guessed.
+fn known(what: &str, version: Version, nearest: fn(Version) -> Option<Version>) -> Result<Version, String> {
+    match nearest(version) {
+        None => Ok(version),
+        Some(nearest) => {
+            Err(format!("nothing is known of {what} {version}; the nearest that is known is {nearest}"))
+        }
+    }
+}
+
 /// A host name.
 pub(super) fn external_host(text: &str) -> Result<policies::Host, String> {
     policies::Host::parse(text).map_err(|error| format!("{error}; {}", error.hint()))
@@ -97,6 +122,22 @@ pub(super) fn external_host(text: &str) -> Result<policies::Host, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn versions_that_nothing_is_known_of_are_refused_with_the_nearest() {
+        assert_eq!(known_istio("v1.31.2").unwrap().to_string(), "1.31.2");
+        assert_eq!(known_envoy("1.41").unwrap().to_string(), "1.41");
+        for (result, nearest) in [
+            (known_istio("1.45"), "1.32"),
+            (known_istio("1.6.8"), "1.20"),
+            (known_envoy("1.99.0"), "1.41"),
+            (known_envoy("2.0"), "1.41"),
+        ] {
+            let error = result.unwrap_err();
+            assert!(error.contains("nearest") && error.ends_with(nearest), "{error}");
+        }
+        assert!(known_istio("new").unwrap_err().contains("major.minor"));
+    }
 
     #[test]
     fn values_people_type() {

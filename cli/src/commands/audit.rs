@@ -40,7 +40,11 @@ pub async fn run(args: &AuditArgs, console: &mut Console) -> anyhow::Result<Exit
     let (files, problems) = if args.cluster.cluster {
         deployed(args, &mut platform, console).await?
     } else {
-        Files::read(&args.paths)
+        let (mut files, problems) = Files::read(&args.paths);
+        if let Some(namespace) = &args.cluster.namespace {
+            files.loaded.place_in(namespace);
+        }
+        (files, problems)
     };
     let (known, evidence) = known(args, &files.loaded, &platform, console).await?;
     let baseline = args.baseline.as_deref().map(read_baseline).transpose()?;
@@ -54,7 +58,7 @@ pub async fn run(args: &AuditArgs, console: &mut Console) -> anyhow::Result<Exit
         let texts =
             files.texts.iter().filter_map(|(name, text)| Some((name.clone(), text.clone()?))).collect();
         let mended = mend(&texts, &files.loaded, &known, &context, baseline.as_ref());
-        fix::run(&files, &found.findings, mended, args.write, console)?
+        fix::run(&files, &found.findings, &mended, args.write, console)?
     } else {
         found.findings.clone()
     };
@@ -65,6 +69,7 @@ pub async fn run(args: &AuditArgs, console: &mut Console) -> anyhow::Result<Exit
     let worst = left.iter().map(|finding| finding.severity).max();
     report.audit = Some(AuditReport {
         files: files.texts.len(),
+        file_names: files.texts.keys().cloned().collect(),
         documents: files.loaded.documents,
         passed_over: files.loaded.passed_over,
         result: found,

@@ -1,7 +1,7 @@
 //! Family EA3: connection settings that do not reach the connection, and lifetimes held against a fail-over target.
 
 use super::Findings;
-use super::mesh::{DestRule, Entry, Mesh};
+use super::mesh::{DestRule, Entry, Mesh, Port};
 use super::rule::Rule;
 use crate::finding::Severity;
 use crate::manifest::node::{Node, Value};
@@ -16,7 +16,7 @@ pub(super) const RULES: &[Rule] = &[
         code: "EA301",
         name: "http-pool-on-passthrough",
         severity: Severity::Error,
-        what: "connectionPool.http for a host whose ports all pass bytes on",
+        what: "connectionPool.http for a host whose ports are all TLS or TCP passthrough",
         why: "these settings act on requests, which Envoy does not see in TLS or TCP: nothing of them has effect",
         fix: "use connectionPool.tcp: idleTimeout, maxConnectionDuration, maxConnections",
         source: &[DESTINATION_RULE, Citation::thread("https://github.com/istio/istio/issues/23435")],
@@ -67,7 +67,7 @@ pub(super) const RULES: &[Rule] = &[
         code: "EA305",
         name: "http-route-on-passthrough",
         severity: Severity::Warning,
-        what: "HTTP routes for a host whose ports all pass bytes on",
+        what: "HTTP routes for a host whose ports are all TLS or TCP passthrough",
         why: "HTTPS is to a sidecar what TLS is: a connection that goes by its SNI, without requests to time, retry or \
               rewrite; the route is never used",
         fix: "use `tls` with sniHosts, or have the proxy start TLS: an HTTP port with `targetPort: 443`",
@@ -106,8 +106,10 @@ fn http_pool_on_passthrough(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
             if !matches!(&pool.value, Value::Map(entries) if !entries.is_empty()) {
                 continue;
             }
-            let text =
-                format!("connectionPool.http has no effect: every port of {} passes bytes on", rule.host);
+            let text = format!(
+                "connectionPool.http has no effect: the ports of {} are TLS or TCP passthrough",
+                rule.host
+            );
             let severity = match policy.get("connectionPool.tcp") {
                 Some(_) => Severity::Warning,
                 None => Severity::Error,
@@ -202,8 +204,16 @@ fn http_route_on_passthrough(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
             {
                 continue;
             }
-            let text = format!("no request to {name} ever meets this route: its ports pass bytes on");
-            found.add(service, route.at, text).about(name).with(entries[0].resource, entries[0].spec.at);
+            let text =
+                format!("no request to {name} ever meets this route: its ports are TLS or TCP passthrough");
+            let draft = found.add(service, route.at, text).about(name);
+            if entries.iter().all(|entry| entry.ports.iter().all(Port::is_tcp)) {
+                draft
+                    .hint("write `protocol: HTTP` for the entry's port where the clients speak plain HTTP, else use `tcp`")
+                    .with(entries[0].resource, entries[0].spec.at);
+            } else {
+                draft.with(entries[0].resource, entries[0].spec.at);
+            }
         }
     }
 }

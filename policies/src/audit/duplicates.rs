@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 
 use super::Findings;
-use super::mesh::{Entry, Mesh, Port, Scope};
+use super::mesh::{Entry, Mesh, Port, Scope, same_namespace};
 use super::rule::Rule;
 use crate::finding::Severity;
-use crate::{Citation, Resolution, Version};
+use crate::{Citation, IstioBehaviour, Resolution};
 
 pub(super) const RULES: &[Rule] = &[
     Rule {
@@ -57,7 +57,8 @@ pub(super) const RULES: &[Rule] = &[
         severity: Severity::Error,
         what: "two entries share a TCP port, and neither has addresses",
         why: "such a port listens on 0.0.0.0 and host names are not looked at: the first entry gets all traffic",
-        fix: "give each entry its `addresses`, or use TLS, which is told apart by SNI",
+        fix: "give each host an entry with the `addresses` that its clients connect to, or write `protocol: TLS` where they \
+              speak TLS, which goes by SNI, or switch DNS capture with address allocation on in the mesh",
         source: &[
             Citation::thread("https://github.com/istio/istio/issues/11741"),
             Citation::thread("https://github.com/istio/istio/issues/58696"),
@@ -104,6 +105,34 @@ pub(super) const RULES: &[Rule] = &[
         examples: include_str!("examples/EA407.yaml"),
         check: other_protocol,
     },
+    Rule {
+        code: "EA408",
+        name: "defined-twice",
+        severity: Severity::Warning,
+        what: "one object is defined twice in a file",
+        why: "applied together the last one wins, and the first one is never in force",
+        fix: "remove one of the two, or rename it",
+        source: &[Citation::Deduced],
+        examples: include_str!("examples/EA408.yaml"),
+        check: defined_twice,
+    },
+    Rule {
+        code: "EA409",
+        name: "external-name-beside-entry",
+        severity: Severity::Warning,
+        what: "a Service of type ExternalName for a host that an entry registers",
+        why: "the Service is an alias of the entry: rules and routes that name it are not read, and its clients send its own \
+              name as Host header and SNI, which the partner does not serve",
+        fix: "have the clients use the external name, and remove the Service",
+        source: &[
+            Citation::docs(
+                "https://istio.io/latest/docs/ops/configuration/traffic-management/traffic-routing/",
+            ),
+            Citation::docs("https://istio.io/latest/news/releases/1.21.x/announcing-1.21/change-notes/"),
+        ],
+        examples: include_str!("examples/EA409.yaml"),
+        check: external_name,
+    },
 ];
 
 /// How two entries with one host relate; the first that holds.
@@ -130,8 +159,8 @@ fn pairs<'m, 'a>(mesh: &'m Mesh<'a>, wanted: &Relation) -> Vec<(&'a str, &'m Ent
 }
 
 fn relation(one: &Entry<'_>, two: &Entry<'_>) -> Option<Relation> {
-    // The same object twice, as in a base and its overlay, is no duplicate.
-    let same_namespace = one.resource.namespace == two.resource.namespace;
+    // The same object twice, as in a base and its overlay, is no duplicate; with an unknown namespace nobody can tell.
+    let same_namespace = same_namespace(one.resource, two.resource)?;
     if (same_namespace && one.resource.name == two.resource.name) || !one.scope.overlaps(&two.scope) {
         return None;
     }
@@ -157,10 +186,11 @@ fn shared_port<'m, 'a>(one: &'m Entry<'a>, two: &'m Entry<'a>) -> Option<(&'m Po
 }
 
 fn winner(mesh: &Mesh<'_>) -> &'static str {
-    match mesh.context.platform.istio_at_least(Version::new(1, 30)) {
-        Some(true) => "Istio from 1.30 on prefers the oldest entry",
-        Some(false) => "Istio before 1.30 goes by the alphabetical order of the namespaces",
-        None => "Istio goes by the order of the namespaces before 1.30, by age from 1.30 on",
+    let platform = &mesh.context.platform;
+    match (platform.istio_does(IstioBehaviour::OldestEntryWins), platform.istio_version) {
+        (true, Some(_)) => "Istio from 1.30 on prefers the oldest entry",
+        (true, None) => "Istio goes by the order of the namespaces before 1.30, by age from 1.30 on",
+        (false, _) => "Istio before 1.30 goes by the alphabetical order of the namespaces",
     }
 }
 
@@ -218,10 +248,35 @@ fn two_round_robin(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
     report(mesh, found, &Relation::TwoRoundRobin, |_, _| "both DNS_ROUND_ROBIN".to_owned());
 }
 
+fn defined_twice(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
+    for (before, after) in &mesh.twice {
+        let text = format!("{} {} is defined twice, and the last one wins", after.kind, after.name);
+        found.add(after, after.root.at, text).with(before, before.root.at);
+    }
+}
+
+fn external_name(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
+    for service in &mesh.services {
+        let Some(node) = service.root.get("spec.externalName") else { continue };
+        if service.root.text_at("spec.type") != Some("ExternalName") {
+            continue;
+        }
+        let host = node.text().unwrap_or_default().trim_end_matches('.');
+        if let Some(entry) = mesh.entries_for(host).first() {
+            let text = format!(
+                "clients of {} reach {host} with a Host header and an SNI that are not its own",
+                service.name
+            );
+            found.add(service, node.at, text).about(host).with(entry.resource, entry.spec.at);
+        }
+    }
+}
+
 fn tcp_port_collision(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
     let mut taken: HashMap<i64, Users<'_>> = HashMap::new();
     for entry in mesh.entries.iter().filter(|entry| !entry.has_vip) {
-        for port in entry.ports.iter().filter(|port| port.is_tcp()) {
+        // Without a protocol the proxy takes for TCP what it does not recognise.
+        for port in entry.ports.iter().filter(|port| port.is_tcp() || port.is_detected()) {
             let number = port.number.unwrap_or_default();
             let users = taken.entry(number).or_default();
             if let Some(other) = users.in_the_way_of(entry) {
@@ -285,10 +340,11 @@ fn service_and_entry(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
         let name = format!("{}.{namespace}.svc.cluster.local", service.name);
         for entry in mesh.entries_for(&name) {
             let Some(host) = entry.host(&name) else { continue };
-            let wins = match mesh.context.platform.istio_at_least(Version::new(1, 30)) {
-                Some(true) => "the Service is used",
-                Some(false) => "the order of the namespaces decides",
-                None => "the Service is used from Istio 1.30 on",
+            let platform = &mesh.context.platform;
+            let wins = match (platform.istio_does(IstioBehaviour::OldestEntryWins), platform.istio_version) {
+                (true, Some(_)) => "the Service is used",
+                (true, None) => "the Service is used from Istio 1.30 on",
+                (false, _) => "the order of the namespaces decides",
             };
             let text = format!("{name} is a Kubernetes Service too: {wins}");
             found.add(entry.resource, host.at, text).about(&name).with(service, service.root.at);

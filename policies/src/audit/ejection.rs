@@ -3,12 +3,12 @@
 
 use super::Findings;
 use super::mesh::{DestRule, Entry, Mesh};
-use super::patch::{insert, set};
+use super::patch::{insert, replace, set};
 use super::rule::Rule;
 use crate::ejection::{DEFAULT_MAX_EJECTION_PERCENT, first_ejection_percent, max_ejection_percent};
 use crate::finding::Severity;
 use crate::manifest::node::Node;
-use crate::{Behaviour, Citation, Resolution, ResolutionClass, Version};
+use crate::{Behaviour, Citation, IstioBehaviour, Resolution, ResolutionClass};
 
 const OUTLIER: Citation = Citation::docs(
     "https://istio.io/latest/docs/reference/config/networking/destination-rule/#OutlierDetection",
@@ -173,6 +173,32 @@ pub(super) const RULES: &[Rule] = &[
         ],
         examples: include_str!("examples/EA212.yaml"),
         check: mesh_default,
+    },
+    Rule {
+        code: "EA213",
+        name: "consecutive-errors-ignored",
+        severity: Severity::Warning,
+        what: "outlierDetection.consecutiveErrors",
+        why: "Istio has ignored the field since 1.6: without another count Envoy's default of 5 answers with 5xx applies",
+        fix: "write `consecutive5xxErrors`, or `consecutiveGatewayErrors` for 502, 503 and 504 alone",
+        source: &[Citation::docs(
+            "https://istio.io/latest/docs/reference/config/networking/destination-rule/#OutlierDetection",
+        )],
+        examples: include_str!("examples/EA213.yaml"),
+        check: consecutive_errors,
+    },
+    Rule {
+        code: "EA214",
+        name: "error-codes-too-early",
+        severity: Severity::Warning,
+        what: "outlierDetectionHttpErrorCodes on an Istio that does not know it",
+        why: "the field is dropped without a word, and every 5xx counts",
+        fix: "upgrade Istio, or count with consecutiveGatewayErrors",
+        source: &[Citation::docs(
+            "https://istio.io/latest/docs/reference/config/networking/destination-rule/#ConnectionPoolSettings-HTTPSettings",
+        )],
+        examples: include_str!("examples/EA214.yaml"),
+        check: error_codes,
     },
 ];
 
@@ -346,7 +372,7 @@ fn split_without_count(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
 }
 
 fn answers_on_passthrough(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
-    const COUNTS: [&str; 3] = ["consecutive5xxErrors", "consecutiveGatewayErrors", "consecutiveErrors"];
+    const COUNTS: [&str; 2] = ["consecutive5xxErrors", "consecutiveGatewayErrors"];
     for case in applied(mesh).filter(|case| case.entry.is_passthrough()) {
         let split = case.outlier.is_true("splitExternalLocalOriginErrors");
         let counted =
@@ -354,6 +380,32 @@ fn answers_on_passthrough(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
         if let (Some(key), false) = (counted, split) {
             let text = format!("{key} counts failed connects only: {} passes TLS on", case.rule.host);
             found.add(case.rule.resource, case.at(key), text).with(case.entry.resource, case.entry.spec.at);
+        }
+    }
+}
+
+fn consecutive_errors(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
+    for (rule, outlier) in alone(mesh) {
+        let Some((key, _)) = outlier.entry("consecutiveErrors") else { continue };
+        let edit =
+            replace(key.at, "consecutive5xxErrors").filter(|_| outlier.get("consecutive5xxErrors").is_none());
+        found.add(rule.resource, key.at, "consecutiveErrors is ignored by Istio").edit(edit);
+    }
+}
+
+fn error_codes(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
+    const FIELD: &str = "outlierDetectionHttpErrorCodes";
+    if mesh.context.platform.istio_does(IstioBehaviour::OutlierHttpErrorCodes) {
+        return;
+    }
+    let (istio, since) = (mesh.context.platform.istio(), IstioBehaviour::OutlierHttpErrorCodes.row().since);
+    for rule in &mesh.rules {
+        for (policy, _) in super::connections::policies(rule) {
+            let http = policy.get("connectionPool.http");
+            if let Some((key, _)) = http.and_then(|http| http.entry(FIELD)) {
+                let text = format!("Istio {istio} drops {FIELD}: that takes {since}");
+                found.add(rule.resource, key.at, text);
+            }
         }
     }
 }
@@ -414,7 +466,7 @@ fn ejection_forgotten(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
 }
 
 fn mesh_default(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
-    if mesh.context.platform.istio_at_least(Version::new(1, 31)) == Some(false) {
+    if !mesh.context.platform.istio_does(IstioBehaviour::DefaultTrafficPolicy) {
         return;
     }
     for config in &mesh.configs {

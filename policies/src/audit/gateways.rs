@@ -128,14 +128,28 @@ pub(super) struct Hop<'a> {
 }
 
 /// One route of a `VirtualService` and the gateways that take it.
-struct Route<'a> {
-    protocol: &'static str,
-    node: &'a Node,
+pub(super) struct Route<'a> {
+    pub(super) protocol: &'static str,
+    pub(super) node: &'a Node,
     /// Names as they are written; `mesh` stands for the sidecars.
-    gateways: Vec<&'a str>,
+    pub(super) gateways: Vec<&'a str>,
 }
 
-fn routes(service: &Loadable) -> impl Iterator<Item = Route<'_>> {
+impl Route<'_> {
+    /// Sidecars take it.
+    pub(super) fn is_mesh(&self) -> bool {
+        self.gateways.is_empty() || self.gateways.contains(&"mesh")
+    }
+
+    /// It leads to Services of the cluster alone.
+    fn stays_inside(&self) -> bool {
+        let mut to =
+            self.node.list("route").iter().filter_map(|to| to.text_at("destination.host")).peekable();
+        to.peek().is_some() && to.all(|host| !super::reach::is_external(host))
+    }
+}
+
+pub(super) fn routes(service: &Loadable) -> impl Iterator<Item = Route<'_>> {
     ["http", "tls", "tcp"].into_iter().flat_map(move |protocol| {
         service.root.list(&format!("spec.{protocol}")).iter().map(move |route| {
             let matched = route.list("match").iter().flat_map(|found| found.list("gateways"));
@@ -151,6 +165,7 @@ fn routes(service: &Loadable) -> impl Iterator<Item = Route<'_>> {
 /// A gateway by the name that a `VirtualService` gives it: `name` or `namespace/name`.
 fn gateway<'a>(mesh: &Mesh<'a>, service: &Loadable, name: &str) -> Option<&'a Loadable> {
     let (namespace, name) = name.split_once('/').unwrap_or((&service.namespace, name));
+    let namespace = if namespace == "." { &*service.namespace } else { namespace };
     mesh.gateways.iter().copied().find(|gateway| *gateway.name == *name && *gateway.namespace == *namespace)
 }
 
@@ -194,9 +209,7 @@ pub(super) fn http_destinations<'a>(mesh: &Mesh<'a>) -> HashSet<&'a str> {
 
 /// HTTP routes that sidecars take, with the hosts that they are for.
 pub(super) fn sidecar_http(service: &Loadable) -> impl Iterator<Item = (&Node, &Node)> {
-    let taken = |route: &Route<'_>| {
-        route.protocol == "http" && (route.gateways.is_empty() || route.gateways.contains(&"mesh"))
-    };
+    let taken = |route: &Route<'_>| route.protocol == "http" && route.is_mesh();
     let hosts = service.root.list("spec.hosts").iter();
     routes(service)
         .find(taken)
@@ -209,17 +222,23 @@ fn none_behind_gateway(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
         for entry in mesh.entries_for(hop.host) {
             if entry.resolution == Some(Resolution::None) {
                 let text = format!("{} has no resolution, and a gateway routes to it", hop.host);
-                found
+                let draft = found
                     .add(entry.resource, entry.resolution_at(), text)
                     .about(hop.host)
                     .with(hop.service, hop.at);
+                if entry.hosts.iter().any(|host| host.name.starts_with('*')) {
+                    draft.hint(
+                        "list the names behind the gateway in an entry with `resolution: DNS`; a wildcard cannot be \
+                         looked up, so leave it to the sidecars",
+                    );
+                }
             }
         }
     }
 }
 
 /// `namespace/host`, `*` and `*.example` are what a server may list.
-fn accepts(listed: &str, host: &str) -> bool {
+pub(super) fn accepts(listed: &str, host: &str) -> bool {
     let listed = bare(listed);
     match listed.strip_prefix('*') {
         Some(suffix) => host.ends_with(suffix),
@@ -268,7 +287,8 @@ fn sni_without_entry(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
     }
     for service in &mesh.virtual_services {
         let mut told = Vec::new();
-        for (_, sni) in snis(service) {
+        // What a gateway hands to a Service of the cluster takes no entry.
+        for (_, sni) in snis(service).filter(|(route, _)| route.is_mesh() || !route.stays_inside()) {
             let name = sni.text().unwrap_or_default();
             if name.starts_with('*') || told.contains(&name) || !mesh.entries_for(name).is_empty() {
                 continue;
@@ -334,7 +354,10 @@ fn gateway_not_found(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
             let Some(name) = named.text().filter(|name| *name != "mesh") else { continue };
             let alike = |other: &&&Loadable| Some(&*other.name) == name.rsplit('/').next();
             let Some(other) = mesh.gateways.iter().find(alike) else { continue };
-            if gateway(mesh, service, name).is_none() {
+            // A namespace that is left to `kubectl` may be the one that is meant.
+            let known = |namespace: &str| !namespace.is_empty();
+            let unknown = !known(&other.namespace) || (!known(&service.namespace) && !name.contains('/'));
+            if gateway(mesh, service, name).is_none() && !unknown {
                 let meant = format!("{}/{}", other.namespace, other.name);
                 let text = format!("gateway {} is in {:?}", other.name, &*other.namespace);
                 let edit =

@@ -1,17 +1,21 @@
 //! The resources as the rules see them: entries with their hosts, ports and advice, rules with the entries that they
 //! are about, who sees what. Built once from [`Loaded`]; every rule reads it.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 mod config;
 
-pub(crate) use config::Config;
 use config::Defaults;
+pub(crate) use config::{Config, visibility};
 
 use super::{Context, Known};
 use crate::manifest::node::{Node, Place};
 use crate::manifest::{Kind, Loadable, Loaded};
-use crate::{Host, LookupFamily, Observation, Protocol, Recommendation, Resolution, Settings, recommend};
+use crate::{
+    Host, IstioBehaviour, LookupFamily, Observation, Protocol, Recommendation, Resolution, Settings,
+    recommend,
+};
 
 /// Everything that was read, resolved against each other.
 pub(crate) struct Mesh<'a> {
@@ -24,6 +28,10 @@ pub(crate) struct Mesh<'a> {
     pub(crate) sidecars: Vec<&'a Loadable>,
     pub(crate) workloads: Vec<&'a Loadable>,
     pub(crate) configs: Vec<Config<'a>>,
+    /// Objects that are defined a second time beside the first: the one before, and the one that counts.
+    pub(crate) twice: Vec<(&'a Loadable, &'a Loadable)>,
+    /// Routes of the Gateway API were passed over: what seems to lead nowhere may be led on by one of them.
+    pub(crate) routes_elsewhere: bool,
     /// The flags, with what the first `MeshConfig` says.
     pub(crate) context: Context,
     by_host: HashMap<&'a str, Vec<usize>>,
@@ -73,6 +81,9 @@ pub(crate) struct DestRule<'a> {
     pub(crate) host: &'a str,
     pub(crate) host_at: Place,
     pub(crate) policy: Option<&'a Node>,
+    /// The workloads of its namespace that it is for, where it does not hold for all: such a rule is never merged with
+    /// another one and never exported.
+    pub(crate) selector: Option<&'a Node>,
     /// Entries that register the host.
     pub(crate) entries: Vec<usize>,
     /// Namespaces that see it.
@@ -81,8 +92,9 @@ pub(crate) struct DestRule<'a> {
 
 impl<'a> Mesh<'a> {
     pub(crate) fn new(loaded: &'a Loaded, known: &BTreeMap<Host, Known>, given: &Context) -> Self {
-        let of = |kind: Kind| loaded.resources.iter().filter(move |resource| resource.kind == kind);
-        let configs = config::configs(loaded);
+        let (resources, twice) = last_of_each(&loaded.resources);
+        let of = |kind: Kind| resources.iter().copied().filter(move |resource| resource.kind == kind);
+        let configs = config::configs(&resources);
         let context = config::context(given, configs.first());
         let defaults = Defaults::of(&context.platform, configs.first());
         let workloads: Vec<&'a Loadable> = of(Kind::WorkloadEntry).collect();
@@ -112,9 +124,13 @@ impl<'a> Mesh<'a> {
                     host: name,
                     host_at: host.at,
                     policy: resource.root.get("spec.trafficPolicy"),
+                    selector: resource
+                        .root
+                        .get("spec.workloadSelector")
+                        .filter(|selector| selects_some(selector)),
                     scope: Scope::of(resource, defaults.rules),
                     entries: match name.strip_prefix('*') {
-                        None => by_host.get(name).cloned().unwrap_or_default(),
+                        None => by_host.get(&*full(name, &resource.namespace)).cloned().unwrap_or_default(),
                         Some(suffix) => {
                             let under = |entry: &Entry<'_>| {
                                 entry.hosts.iter().any(|host| host.name.ends_with(suffix))
@@ -127,7 +143,9 @@ impl<'a> Mesh<'a> {
             .collect();
         let mut rules_by_host: HashMap<&'a str, Vec<usize>> = HashMap::new();
         for (index, rule) in rules.iter().enumerate() {
-            rules_by_host.entry(rule.host).or_default().push(index);
+            if !is_short(rule.host) {
+                rules_by_host.entry(rule.host).or_default().push(index);
+            }
         }
         Self {
             entries,
@@ -139,6 +157,10 @@ impl<'a> Mesh<'a> {
             sidecars: of(Kind::Sidecar).collect(),
             workloads,
             configs,
+            twice,
+            routes_elsewhere: ["HTTPRoute", "TLSRoute", "TCPRoute", "GRPCRoute"]
+                .iter()
+                .any(|kind| loaded.passed_over.contains_key(*kind)),
             context,
             by_host,
             rules_by_host,
@@ -179,7 +201,51 @@ impl<'a> Mesh<'a> {
     }
 }
 
+/// A name without a dot: where a rule or a route names it, it is a Service of the resource's own namespace.
+pub(crate) fn is_short(host: &str) -> bool {
+    !host.is_empty() && host != "*" && !host.contains(['.', ':'])
+}
+
+/// The host as Istio reads it in a rule or a route (`ResolveShortnameToFQDN`).
+pub(crate) fn full<'a>(host: &'a str, namespace: &str) -> Cow<'a, str> {
+    if is_short(host) {
+        Cow::Owned(format!("{host}.{namespace}.svc.cluster.local"))
+    } else {
+        Cow::Borrowed(host)
+    }
+}
+
+/// `None` where one of two resources leaves its namespace to `kubectl` and the other does not: nobody can tell.
+pub(crate) fn same_namespace(one: &Loadable, two: &Loadable) -> Option<bool> {
+    let unknown = one.namespace.is_empty() != two.namespace.is_empty();
+    (!unknown).then(|| one.namespace == two.namespace)
+}
+
+/// A selector that lists labels: an empty one stands for all workloads.
+fn selects_some(selector: &Node) -> bool {
+    ["matchLabels", "labels"].iter().any(|key| !selector.get(key).map_or(&[][..], Node::entries).is_empty())
+}
+
+/// Resources without those that a later one of the same name in the same file replaces, with what was replaced. Files
+/// are not compared: a base and its overlay, or two variants to choose from, are not applied together.
+fn last_of_each(resources: &[Loadable]) -> (Vec<&Loadable>, Vec<(&Loadable, &Loadable)>) {
+    let mut last: HashMap<(Kind, &str, &str, &str), usize> = HashMap::new();
+    let mut replaced = BTreeMap::new();
+    for (index, resource) in resources.iter().enumerate().filter(|(_, resource)| !resource.name.is_empty()) {
+        let key = (resource.kind, &*resource.namespace, &*resource.name, &*resource.file);
+        if let Some(before) = last.insert(key, index) {
+            replaced.insert(before, index);
+        }
+    }
+    let left = (0..).zip(resources).filter(|(index, _)| !replaced.contains_key(index));
+    let twice = replaced.iter().map(|(before, after)| (&resources[*before], &resources[*after]));
+    (left.map(|(_, resource)| resource).collect(), twice.collect())
+}
+
 fn closest<'m>(table: &'m HashMap<&str, Vec<usize>>, host: &str) -> Option<&'m Vec<usize>> {
+    if is_short(host) {
+        return None;
+    }
     let parents = std::iter::successors(Some(host), |rest| rest.split_once('.').map(|(_, parent)| parent));
     let wildcard = |parent: &str| table.get(format!("*.{parent}").as_str());
     table.get(host).or_else(|| parents.skip(1).find_map(wildcard))
@@ -217,11 +283,14 @@ impl<'a> Entry<'a> {
             None => Some(Resolution::None),
             Some(value) => value.text().and_then(Resolution::parse),
         };
+        // From then on istiod allocates for wildcards too, of this resolution alone (`keepHost`).
+        let dynamic = resolution == Some(Resolution::DynamicDns)
+            && context.platform.istio_does(IstioBehaviour::AllocatesForDynamicWildcards);
         let labels = resource.root.get("metadata.labels");
         let asks_not = labels.and_then(|labels| labels.get_key("networking.istio.io/enable-autoallocate-ip"));
         let allocated = defaults.allocates
             && resolution != Some(Resolution::None)
-            && !hosts.iter().any(|host| host.name.starts_with('*'))
+            && (dynamic || !hosts.iter().any(|host| host.name.starts_with('*')))
             && asks_not.and_then(Node::text) != Some("false");
         Some(Self {
             resource,
@@ -232,7 +301,11 @@ impl<'a> Entry<'a> {
             endpoints: spec.list("endpoints"),
             workloads: Vec::new(),
             has_vip: allocated || !spec.list("addresses").is_empty(),
-            scope: Scope::of(resource, defaults.entries),
+            scope: match defaults.visibility {
+                None => Scope::of(resource, defaults.entries),
+                Some("NAMESPACE") => Scope::Namespaces(BTreeSet::from([&*resource.namespace])),
+                Some(_) => Scope::Namespaces(BTreeSet::new()),
+            },
         })
     }
 
@@ -290,6 +363,18 @@ impl<'a> Entry<'a> {
         !wanted.entries().is_empty() && wanted.entries().iter().all(|(key, value)| has(&key.text, value))
     }
 
+    /// The waypoint that its label names.
+    pub(crate) fn waypoint(&self) -> Option<&'a str> {
+        let labels = self.resource.root.get("metadata.labels")?;
+        let name = labels.get_key("istio.io/use-waypoint").and_then(Node::text)?;
+        (!name.is_empty() && !name.eq_ignore_ascii_case("none")).then_some(name)
+    }
+
+    /// One of its hosts is a wildcard.
+    pub(crate) fn has_wildcard(&self) -> bool {
+        self.hosts.iter().any(|host| host.name.starts_with('*'))
+    }
+
     pub(crate) fn has_addresses(&self) -> bool {
         !self.spec.list("addresses").is_empty()
     }
@@ -321,6 +406,11 @@ impl<'a> Port<'a> {
     /// Bytes without a name that Envoy could tell entries apart by.
     pub(crate) fn is_tcp(&self) -> bool {
         ["TCP", "MONGO", "MYSQL", "REDIS"].iter().any(|tcp| self.is(tcp))
+    }
+
+    /// No protocol is named, so that the proxy waits for the client's first bytes to tell it.
+    pub(crate) fn is_detected(&self) -> bool {
+        self.protocol.is_empty()
     }
 
     pub(crate) fn is_passthrough(&self) -> bool {
@@ -363,13 +453,18 @@ impl<'a> Scope<'a> {
         )
     }
 
+    /// Whether it may be seen there: a namespace that is left to `kubectl` may be any.
     pub(crate) fn sees(&self, namespace: &str) -> bool {
         match self {
             Self::Everywhere => true,
-            Self::Namespaces(names) => names.contains(namespace),
+            Self::Namespaces(names) => {
+                names.contains(namespace)
+                    || (!names.is_empty() && (namespace.is_empty() || names.contains("")))
+            }
         }
     }
 
+    /// Whether some namespace surely sees both.
     pub(crate) fn overlaps(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Everywhere, Self::Everywhere) => true,

@@ -6,7 +6,7 @@ use super::rule::Rule;
 use crate::finding::Severity;
 use crate::manifest::Loadable;
 use crate::manifest::node::{Node, Value};
-use crate::{Citation, ProxyKind, Resolution, Version};
+use crate::{Citation, IstioBehaviour, ProxyKind, Resolution};
 
 /// Queries per second for one name that are worth a word.
 const LOUD_QPS: u64 = 50;
@@ -132,6 +132,28 @@ pub(super) const RULES: &[Rule] = &[
         examples: include_str!("examples/EA909.yaml"),
         check: connect_strategy,
     },
+    Rule {
+        code: "EA910",
+        name: "h2-upgrade-reaches-external-hosts",
+        severity: Severity::Warning,
+        what: "meshConfig.h2UpgradePolicy UPGRADE, and entries with plain HTTP ports",
+        why: "requests to those ports are sent as HTTP/2 without a handshake, which a server of HTTP/1.1 does not understand",
+        fix: "set `connectionPool.http.h2UpgradePolicy: DO_NOT_UPGRADE` in a DestinationRule of each such host",
+        source: &[Citation::thread("https://github.com/istio/istio/issues/39566")],
+        examples: include_str!("examples/EA910.yaml"),
+        check: h2_upgrade,
+    },
+    Rule {
+        code: "EA911",
+        name: "visibility-and-export",
+        severity: Severity::Warning,
+        what: "meshConfig.serviceEntryVisibility, on an Istio that drops it or over entries that are exported further",
+        why: "where it is in force it decides who sees an entry, and exportTo does not; before Istio 1.31 it is dropped",
+        fix: "match exportTo and serviceEntryVisibility; for sidecars set `applyToSidecars: true`",
+        source: &[Citation::docs("https://istio.io/latest/docs/reference/config/istio.mesh.v1alpha1/")],
+        examples: include_str!("examples/EA911.yaml"),
+        check: visibility,
+    },
 ];
 
 fn round_robin<'m, 'a>(mesh: &'m Mesh<'a>) -> impl Iterator<Item = &'m Entry<'a>> {
@@ -225,13 +247,13 @@ fn key(node: &Node, wanted: &str) -> Option<crate::manifest::node::Place> {
 }
 
 fn round_robin_lost(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
-    let affected = [Version::new(1, 20), Version::new(1, 21)];
-    let Some(istio) = mesh.context.platform.istio_version else { return };
-    if affected.contains(&istio.line()) {
-        for entry in round_robin(mesh) {
-            let text = format!("Istio {istio} may leave this entry out until it is edited");
-            found.add(entry.resource, entry.resolution_at(), text);
-        }
+    if !mesh.context.platform.istio_does(IstioBehaviour::LosesRoundRobinEntries) {
+        return;
+    }
+    let istio = mesh.context.platform.istio();
+    for entry in round_robin(mesh) {
+        let text = format!("Istio {istio} may leave this entry out until it is edited");
+        found.add(entry.resource, entry.resolution_at(), text);
     }
 }
 
@@ -266,6 +288,21 @@ fn no_allow_list(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
         let mode = node.get("outboundTrafficPolicy.mode");
         let (text, at) = match mode.and_then(|mode| Some((mode.text()?, mode.at))) {
             Some(("REGISTRY_ONLY", _)) => continue,
+            Some(("ALLOW_ANY_DYNAMIC_DNS", at)) => {
+                let since = IstioBehaviour::AllowAnyDynamicDns;
+                let text = if !by_default {
+                    "ALLOW_ANY_DYNAMIC_DNS is a mode of the whole mesh: a Sidecar that has it is refused"
+                        .to_owned()
+                } else if mesh.context.platform.istio_does(since) {
+                    "ALLOW_ANY_DYNAMIC_DNS: plain HTTP to hosts without an entry is looked up by its Host header, \
+                     everything else is let through to the address"
+                        .to_owned()
+                } else {
+                    let (istio, since) = (mesh.context.platform.istio(), since.row().since);
+                    format!("Istio {istio} does not know ALLOW_ANY_DYNAMIC_DNS: that takes {since}")
+                };
+                (text, at)
+            }
             Some((mode, at)) => (format!("{mode}: hosts without an entry are let through"), at),
             None if by_default => {
                 ("ALLOW_ANY, the default: hosts without an entry are let through".to_owned(), node.at)
@@ -276,9 +313,63 @@ fn no_allow_list(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
     }
 }
 
+fn h2_upgrade(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
+    let Some((config, policy)) =
+        mesh.configs.first().and_then(|config| Some((config, config.node.get("h2UpgradePolicy")?)))
+    else {
+        return;
+    };
+    if policy.text() != Some("UPGRADE") {
+        return;
+    }
+    let kept = |host: &str, number: Option<i64>| {
+        mesh.rules_for(host).flat_map(super::connections::policies).any(|(policy, _)| {
+            let meant = policy.integer_at("port.number").is_none_or(|port| Some(port) == number);
+            meant && policy.text_at("connectionPool.http.h2UpgradePolicy") == Some("DO_NOT_UPGRADE")
+        })
+    };
+    for entry in mesh.entries.iter().filter(|entry| entry.spec.text_at("location") == Some("MESH_EXTERNAL")) {
+        for port in entry.ports.iter().filter(|port| port.is("HTTP")) {
+            let Some(host) = entry.hosts.iter().find(|host| !kept(host.name, port.number)) else { continue };
+            let number = port.number.unwrap_or_default();
+            let text = format!("requests to port {number} of {} are sent as HTTP/2", host.name);
+            found
+                .add(entry.resource, port.node.at, text)
+                .about(number.to_string())
+                .with(config.resource, policy.at);
+        }
+    }
+}
+
+fn visibility(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
+    let Some(config) = mesh.configs.first() else { return };
+    let Some(node) = config.node.get("serviceEntryVisibility") else { return };
+    let platform = &mesh.context.platform;
+    if !platform.istio_does(IstioBehaviour::ServiceEntryVisibility) {
+        let (istio, since) = (platform.istio(), IstioBehaviour::ServiceEntryVisibility.row().since);
+        let text = format!("Istio {istio} drops serviceEntryVisibility: that takes {since}");
+        found.add(config.resource, node.at, text);
+        return;
+    }
+    let Some(default) = super::mesh::visibility(mesh.configs.first(), platform) else { return };
+    for entry in &mesh.entries {
+        // What the namespaces' own labels decide is not in the files.
+        let wide = match entry.spec.list("exportTo") {
+            [] => false,
+            names => names.iter().filter_map(Node::text).any(|name| !matches!(name, "." | "~")),
+        };
+        if wide {
+            let at = entry.spec.get("exportTo").map_or(entry.spec.at, |export| export.at);
+            let text = format!("exportTo is not read: serviceEntryVisibility {default} decides");
+            found.add(entry.resource, at, text).with(config.resource, node.at);
+        }
+    }
+}
+
 fn connect_strategy(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
     let ambient = mesh.context.platform.proxy_kind == ProxyKind::Ambient;
-    let early = mesh.context.platform.istio_version.filter(|istio| *istio < Version::new(1, 30));
+    let platform = &mesh.context.platform;
+    let early = (!platform.istio_does(IstioBehaviour::ConnectStrategy)).then(|| platform.istio());
     for entry in &mesh.entries {
         let metadata = ["metadata.annotations", "metadata.labels"].into_iter();
         let mut found_at = metadata.filter_map(|path| entry.resource.root.get(path));
@@ -286,7 +377,10 @@ fn connect_strategy(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
             continue;
         };
         let text = match (early, ambient) {
-            (Some(istio), _) => format!("Istio {istio} does not know it: that takes 1.30"),
+            (Some(istio), _) => {
+                let since = IstioBehaviour::ConnectStrategy.row().since;
+                format!("Istio {istio} does not know it: that takes {since}")
+            }
             (None, true) => "ztunnel does not read it: that takes a waypoint".to_owned(),
             (None, false) => continue,
         };

@@ -146,7 +146,8 @@ pub(super) const RULES: &[Rule] = &[
         severity: Severity::Error,
         what: "several hosts on a port that is neither HTTP nor TLS",
         why: "nothing in the traffic says which host is meant: Istio refuses the entry, and where it did not, by address only the first host is ever reached",
-        fix: "give each host an entry of its own",
+        fix: "give each host an entry and `addresses` of its own, or write `protocol: TLS` where the clients speak TLS, \
+              which goes by SNI; entries without addresses take DNS capture with address allocation",
         source: &[SERVICE_ENTRY, Citation::thread("https://github.com/istio/istio/issues/30771")],
         examples: include_str!("examples/EA511.yaml"),
         check: several_hosts_on_tcp,
@@ -238,23 +239,36 @@ fn http_on_443(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
     }
 }
 
-/// Where a rule starts TLS for a port.
-fn starts_tls(rule: &DestRule<'_>, port: i64) -> Option<Place> {
-    super::connections::policies(rule).find_map(|(policy, _)| {
-        let meant = policy.integer_at("port.number").is_none_or(|number| number == port);
-        let mode = policy.get("tls.mode").filter(|_| meant)?;
-        matches!(mode.text(), Some("SIMPLE" | "MUTUAL")).then_some(mode.at)
-    })
+/// Where a rule starts TLS for a port, by itself or in a subset. Settings of the port replace those above it.
+pub(super) fn starts_tls(rule: &DestRule<'_>, port: i64) -> Option<Place> {
+    let subsets = rule.resource.root.list("spec.subsets").iter();
+    let mut subsets = subsets.filter_map(|subset| subset.get("trafficPolicy"));
+    starts_for_all(rule, port).or_else(|| subsets.find_map(|policy| started_by(policy, port)))
+}
+
+/// Where it does so for whoever connects, and not for a subset alone.
+pub(super) fn starts_for_all(rule: &DestRule<'_>, port: i64) -> Option<Place> {
+    started_by(rule.policy?, port)
+}
+
+fn started_by(policy: &Node, port: i64) -> Option<Place> {
+    let mut own = policy.list("portLevelSettings").iter();
+    let of_port = own.find(|own| own.integer_at("port.number") == Some(port));
+    let mode = of_port.unwrap_or(policy).get("tls.mode")?;
+    matches!(mode.text(), Some("SIMPLE" | "MUTUAL")).then_some(mode.at)
 }
 
 fn double_tls(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
     let http = super::gateways::http_destinations(mesh);
     for rule in mesh.rules.iter().filter(|rule| !http.contains(rule.host)) {
         for entry in mesh.entries_of(rule) {
-            let started = |port: &Port<'_>| starts_tls(rule, port.number?).map(|at| (at, port.is_tls()));
-            let started: Vec<_> = entry.ports.iter().filter_map(started).collect();
+            let mut started: Vec<(Place, &Port<'_>)> = Vec::new();
+            for port in &entry.ports {
+                started.extend(port.number.and_then(|number| starts_tls(rule, number)).map(|at| (at, port)));
+            }
+            let Some((at, _)) = started.first() else { continue };
             // With a plain port beside it, the TLS may be meant for that one.
-            if let (Some((at, _)), true) = (started.first(), started.iter().all(|(_, tls)| *tls)) {
+            if started.iter().all(|(_, port)| port.is_tls()) {
                 let text = format!("{} carries TLS of the application already", rule.host);
                 found.add(rule.resource, *at, text).with(entry.resource, entry.spec.at);
             }
@@ -353,13 +367,17 @@ fn none_with_target_port(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
         let at = port.node.get("targetPort").map_or(port.node.at, |target| target.at);
         let text =
             format!("targetPort {} is not used: there is no resolution", port.target.unwrap_or_default());
-        found.add(entry.resource, at, text).about(port.number.unwrap_or_default().to_string());
+        let draft = found.add(entry.resource, at, text).about(port.number.unwrap_or_default().to_string());
+        if entry.has_wildcard() {
+            draft.hint("remove targetPort, or list the names with `resolution: DNS`");
+        }
     }
 }
 
 fn none_tcp_without_addresses(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
     for (entry, port) in ports(mesh, |port: &Port<'_>| port.is_tcp()) {
-        if entry.resolution == Some(Resolution::None) && !entry.has_addresses() {
+        // A wildcard is EA605's, with a remedy of its own.
+        if entry.resolution == Some(Resolution::None) && !entry.has_addresses() && !entry.has_wildcard() {
             let number = port.number.unwrap_or_default();
             let text = format!("any address is let through on TCP port {number}");
             found.add(entry.resource, port.node.at, text).about(number.to_string());
@@ -369,11 +387,18 @@ fn none_tcp_without_addresses(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
 
 fn static_without_endpoints(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
     for entry in mesh.entries.iter().filter(|entry| entry.resolution == Some(Resolution::Static)) {
-        if entry.endpoints.is_empty()
-            && entry.spec.get("workloadSelector").is_none()
-            && !entry.has_addresses()
-        {
-            found.add(entry.resource, entry.resolution_at(), "STATIC, and no endpoint is listed");
+        if entry.endpoints.is_empty() && entry.spec.get("workloadSelector").is_none() {
+            let text = if entry.has_addresses() {
+                "STATIC, and no endpoint is listed: `addresses` are what clients connect to"
+            } else {
+                "STATIC, and no endpoint is listed"
+            };
+            let draft = found.add(entry.resource, entry.resolution_at(), text);
+            if entry.has_wildcard() {
+                draft.hint("list the endpoints, or write `resolution: NONE`; a wildcard cannot be looked up");
+            } else if entry.has_addresses() {
+                draft.hint("list the addresses as endpoints too, or write `resolution: DNS`");
+            }
         }
     }
 }

@@ -1,12 +1,14 @@
 //! Family EA7: rules that are never used: about no host, out of sight of the client, or one of two.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::Findings;
-use super::mesh::{DestRule, Entry, Mesh, Scope};
+use super::mesh::{DestRule, Entry, Mesh, Scope, full, is_short, same_namespace};
 use super::rule::Rule;
-use crate::Citation;
 use crate::finding::Severity;
+use crate::manifest::Loadable;
+use crate::manifest::node::Node;
+use crate::{Citation, IstioBehaviour};
 
 const VISIBILITY: Citation = Citation::docs(
     "https://istio.io/latest/docs/ops/best-practices/traffic-management/#cross-namespace-configuration",
@@ -76,14 +78,33 @@ pub(super) const RULES: &[Rule] = &[
         examples: include_str!("examples/EA705.yaml"),
         check: sidecar_names_no_entry,
     },
+    Rule {
+        code: "EA706",
+        name: "short-name-misses-entry",
+        severity: Severity::Error,
+        what: "a rule or a route names an entry's host without a dot",
+        why: "Istio completes a name without a dot with the namespace and the cluster's domain, so that the Service of that \
+              name is meant; the entry's own host is not completed",
+        fix: "give the entry a host with a dot in it, and write that in the rule and in the route",
+        source: &[
+            Citation::docs(
+                "https://istio.io/latest/docs/reference/config/networking/destination-rule/#DestinationRule",
+            ),
+            Citation::docs(
+                "https://istio.io/latest/docs/reference/config/networking/virtual-service/#Destination",
+            ),
+        ],
+        examples: include_str!("examples/EA706.yaml"),
+        check: short_name,
+    },
 ];
 
 /// A name with dots that is not the cluster's own.
-fn is_external(host: &str) -> bool {
+pub(super) fn is_external(host: &str) -> bool {
     let inside =
         [".local", ".svc", ".global", ".internal.istio.io"].iter().any(|suffix| host.ends_with(suffix));
     // `reviews.prod` is Istio's short form of a Service.
-    host.matches('.').count() >= 2 && !inside && !host.contains(".svc.")
+    host.trim_end_matches('.').matches('.').count() >= 2 && !inside && !host.contains(".svc.")
 }
 
 fn rule_without_host(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
@@ -97,7 +118,12 @@ fn rule_without_host(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
         }
         let text = format!("no entry registers {}", rule.host);
         let draft = found.add(rule.resource, rule.host_at, text).about(rule.host);
-        if let Some(near) = near.to(rule.host) {
+        let Some(near) = near.to(rule.host) else { continue };
+        if near.ends_with('.') {
+            let hint =
+                format!("remove the dot at the end of {near} in the entry: hosts are compared with it");
+            draft.severity(Severity::Error).hint(hint);
+        } else {
             draft
                 .severity(Severity::Error)
                 .hint(format!("write {near}, if that is what is meant"))
@@ -155,12 +181,12 @@ pub(super) fn distance(one: &str, two: &str, most: usize) -> Option<usize> {
 
 fn rule_out_of_sight(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
     let gateways: Vec<_> = super::gateways::hops(mesh).collect();
-    for rule in mesh.rules.iter().filter(|rule| !rule.entries.is_empty()) {
+    // A rule with a selector is for workloads of its own namespace.
+    for rule in mesh.rules.iter().filter(|rule| !rule.entries.is_empty() && rule.selector.is_none()) {
         let own = &*rule.resource.namespace;
-        let by_entry = mesh.entries_of(rule).any(|entry| *entry.resource.namespace == *own);
-        let by_gateway = gateways
-            .iter()
-            .any(|hop| hop.host == rule.host && hop.gateway.is_none_or(|gateway| *gateway.namespace == *own));
+        let near = |other: &Loadable| same_namespace(other, rule.resource) != Some(false);
+        let by_entry = mesh.entries_of(rule).any(|entry| near(entry.resource));
+        let by_gateway = gateways.iter().any(|hop| hop.host == rule.host && hop.gateway.is_none_or(near));
         if by_entry || by_gateway || own == mesh.context.root_namespace {
             continue;
         }
@@ -176,9 +202,11 @@ fn rule_out_of_sight(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
 }
 
 fn two_rules_one_host(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
-    let mut first: BTreeMap<(&str, &str), &DestRule<'_>> = BTreeMap::new();
+    let mut first: BTreeMap<(&str, &str, String), &DestRule<'_>> = BTreeMap::new();
     for rule in mesh.rules.iter().filter(|rule| rule.policy.is_some() && is_external(rule.host)) {
-        match first.entry((&rule.resource.namespace, rule.host)) {
+        // Rules with different selectors are for different workloads, and never merged.
+        let selected = rule.selector.map(labels).unwrap_or_default();
+        match first.entry((&rule.resource.namespace, rule.host, selected)) {
             std::collections::btree_map::Entry::Vacant(slot) => {
                 slot.insert(rule);
             }
@@ -197,8 +225,18 @@ fn two_rules_one_host(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
     }
 }
 
+/// The labels of a selector, in order.
+fn labels(selector: &Node) -> String {
+    let listed = ["matchLabels", "labels"].iter().filter_map(|key| selector.get(key)).flat_map(Node::entries);
+    let mut pairs: Vec<String> =
+        listed.map(|(key, value)| format!("{}={:?}", key.text, value.value)).collect();
+    pairs.sort_unstable();
+    pairs.join(",")
+}
+
 fn rule_not_exported(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
-    for rule in &mesh.rules {
+    // A rule with a selector is never exported, whatever exportTo says.
+    for rule in mesh.rules.iter().filter(|rule| rule.selector.is_none()) {
         let scope @ Scope::Namespaces(_) = &rule.scope else { continue };
         for entry in mesh.entries_of(rule) {
             let unseen = match &entry.scope {
@@ -225,12 +263,29 @@ fn sidecar_names_no_entry(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
             let Some((namespace, host)) = listed.text().and_then(|text| text.split_once('/')) else {
                 continue;
             };
-            if host.starts_with('*') || !is_external(host) || namespace == "~" {
+            // `~namespace/host` leaves a host out.
+            if namespace.starts_with('~') {
+                if namespace != "~" && !mesh.context.platform.istio_does(IstioBehaviour::SidecarExclusions) {
+                    let (istio, row) =
+                        (mesh.context.platform.istio(), IstioBehaviour::SidecarExclusions.row());
+                    let text = format!(
+                        "Istio {istio} reads {namespace}/{host} as no exclusion: that takes {}",
+                        row.since
+                    );
+                    found.add(sidecar, listed.at, text).about(listed.text().unwrap_or_default());
+                }
+                continue;
+            }
+            if host.starts_with('*') || !is_external(host) {
                 continue;
             }
             let home = if namespace == "." { &*sidecar.namespace } else { namespace };
             let entries = mesh.entries_for(host);
-            let here = |entry: &&&Entry<'_>| home == "*" || *entry.resource.namespace == *home;
+            let unknown = |namespace: &str| namespace.is_empty() || home.is_empty();
+            let here = |entry: &&&Entry<'_>| {
+                let own = &*entry.resource.namespace;
+                home == "*" || own == home || unknown(own)
+            };
             let seen = |entry: &&Entry<'_>| entry.scope.sees(&sidecar.namespace);
             if entries.iter().filter(here).copied().any(|entry| seen(&entry)) {
                 continue;
@@ -251,6 +306,21 @@ fn sidecar_names_no_entry(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
                 draft.hint(format!("write {near}, if that is what is meant")).edit(edit);
             }
         }
+    }
+}
+
+fn short_name(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
+    let registered: HashSet<&str> = mesh.hosts().filter(|host| is_short(host)).collect();
+    let rules = mesh.rules.iter().map(|rule| (rule.resource, rule.host, rule.host_at));
+    let routes = mesh.virtual_services.iter().flat_map(|service| {
+        let hosts = service.root.list("spec.hosts").iter();
+        let to = super::routes::destinations(service).filter_map(|to| to.destination.get("host"));
+        hosts.chain(to).filter_map(|host| Some((*service, host.text()?, host.at)))
+    });
+    for (resource, host, at) in rules.chain(routes).filter(|(_, host, _)| registered.contains(host)) {
+        let home = if resource.namespace.is_empty() { "<namespace>" } else { &*resource.namespace };
+        let text = format!("{host} is read as {}, which is not the entry's host", full(host, home));
+        found.add(resource, at, text).about(host);
     }
 }
 

@@ -26,8 +26,9 @@ pub(super) const RULES: &[Rule] = &[
         code: MISSPELLED,
         name: "misspelled-field",
         severity: Severity::Error,
-        what: "a field that is one or two strokes from one that Istio knows",
-        why: "it is refused, or dropped without a word where validation is off, and the default applies",
+        what: "a likely typo in the name of a field",
+        why: "it is refused, or dropped without a word where validation is off, and the default applies; snake case is read \
+              from a file, and dropped by an API server",
         fix: "correct the name",
         source: &[SERVICE_ENTRY, DESTINATION_RULE],
         examples: include_str!("examples/EA516.yaml"),
@@ -96,6 +97,135 @@ const OUTLIER: &[&str] = &[
     "minHealthPercent",
 ];
 
+const HTTP: &[&str] = &[
+    "http1MaxPendingRequests",
+    "http2MaxRequests",
+    "maxRequestsPerConnection",
+    "maxRetries",
+    "idleTimeout",
+    "h2UpgradePolicy",
+    "useClientProtocol",
+    "maxConcurrentStreams",
+    "connectionKeepalive",
+    "outlierDetectionHttpErrorCodes",
+];
+const KEEPALIVE: &[&str] = &["probes", "time", "interval"];
+const TLS: &[&str] = &[
+    "mode",
+    "clientCertificate",
+    "privateKey",
+    "caCertificates",
+    "caCrl",
+    "credentialName",
+    "subjectAltNames",
+    "sni",
+    "insecureSkipVerify",
+];
+const BALANCER: &[&str] =
+    &["simple", "consistentHash", "localityLbSetting", "warmupDurationSecs", "warmup", "zoneAwareLbSetting"];
+const SUBSET: &[&str] = &["name", "labels", "trafficPolicy"];
+const SERVICE: &[&str] = &["hosts", "gateways", "http", "tls", "tcp", "exportTo"];
+const HTTP_ROUTE: &[&str] = &[
+    "name",
+    "match",
+    "route",
+    "redirect",
+    "directResponse",
+    "delegate",
+    "rewrite",
+    "timeout",
+    "retries",
+    "fault",
+    "mirror",
+    "mirrors",
+    "mirrorPercent",
+    "mirrorPercentage",
+    "corsPolicy",
+    "headers",
+];
+const HTTP_MATCH: &[&str] = &[
+    "name",
+    "uri",
+    "scheme",
+    "method",
+    "authority",
+    "headers",
+    "port",
+    "sourceLabels",
+    "gateways",
+    "queryParams",
+    "ignoreUriCase",
+    "withoutHeaders",
+    "sourceNamespace",
+    "statPrefix",
+];
+const TLS_ROUTE: &[&str] = &["match", "route"];
+const TLS_MATCH: &[&str] = &[
+    "sniHosts",
+    "destinationSubnets",
+    "port",
+    "sourceLabels",
+    "gateways",
+    "sourceNamespace",
+    "sourceSubnet",
+];
+const ROUTE_TO: &[&str] = &["destination", "weight", "headers"];
+const DESTINATION: &[&str] = &["host", "subset", "port"];
+const RETRIES: &[&str] = &[
+    "attempts",
+    "perTryTimeout",
+    "retryOn",
+    "retryRemoteLocalities",
+    "retryIgnorePreviousHosts",
+    "backoff",
+    "budgetInterval",
+];
+const GATEWAY: &[&str] = &["servers", "selector"];
+const SERVER: &[&str] = &["port", "bind", "hosts", "tls", "defaultEndpoint", "name"];
+const SERVER_TLS: &[&str] = &[
+    "httpsRedirect",
+    "mode",
+    "serverCertificate",
+    "privateKey",
+    "caCertificates",
+    "caCrl",
+    "credentialName",
+    "credentialNames",
+    "caCertCredentialName",
+    "tlsCertificates",
+    "subjectAltNames",
+    "verifyCertificateSpki",
+    "verifyCertificateHash",
+    "minProtocolVersion",
+    "maxProtocolVersion",
+    "cipherSuites",
+];
+const SIDECAR: &[&str] =
+    &["workloadSelector", "ingress", "egress", "inboundConnectionPool", "outboundTrafficPolicy"];
+const EGRESS: &[&str] = &["port", "bind", "captureMode", "hosts"];
+
+/// Fields of the routes of a `VirtualService`.
+fn routes<'a>(spec: &'a Node, add: &mut impl FnMut(&'a Node, &'static [&'static str])) {
+    add(spec, SERVICE);
+    for (list, route_fields, match_fields) in
+        [("http", HTTP_ROUTE, HTTP_MATCH), ("tls", TLS_ROUTE, TLS_MATCH), ("tcp", TLS_ROUTE, TLS_MATCH)]
+    {
+        for route in spec.list(list) {
+            add(route, route_fields);
+            route.list("match").iter().for_each(|found| add(found, match_fields));
+            for to in route.list("route") {
+                add(to, ROUTE_TO);
+                if let Some(destination) = to.get("destination") {
+                    add(destination, DESTINATION);
+                }
+            }
+            if let Some(retries) = route.get("retries") {
+                add(retries, RETRIES);
+            }
+        }
+    }
+}
+
 /// Mappings of a resource whose fields are known, by name.
 fn places<'a>(mesh: &Mesh<'a>) -> Vec<(&'a Loadable, &'a Node, &'static [&'static str])> {
     let mut places = Vec::new();
@@ -108,10 +238,38 @@ fn places<'a>(mesh: &Mesh<'a>) -> Vec<(&'a Loadable, &'a Node, &'static [&'stati
         places.extend(rule.resource.root.get("spec").map(|spec| (rule.resource, spec, RULE)));
         for (policy, _) in super::connections::policies(rule) {
             places.push((rule.resource, policy, POLICY));
-            let below = [("connectionPool.tcp", TCP), ("outlierDetection", OUTLIER)];
+            let below = [
+                ("connectionPool.tcp", TCP),
+                ("connectionPool.tcp.tcpKeepalive", KEEPALIVE),
+                ("connectionPool.http", HTTP),
+                ("outlierDetection", OUTLIER),
+                ("tls", TLS),
+                ("loadBalancer", BALANCER),
+            ];
             let below = below.into_iter().filter_map(|(path, known)| Some((policy.get(path)?, known)));
             places.extend(below.map(|(node, known)| (rule.resource, node, known)));
         }
+        places
+            .extend(rule.resource.root.list("spec.subsets").iter().map(|node| (rule.resource, node, SUBSET)));
+    }
+    for service in &mesh.virtual_services {
+        let Some(spec) = service.root.get("spec") else { continue };
+        routes(spec, &mut |node, known| places.push((service, node, known)));
+    }
+    for gateway in &mesh.gateways {
+        places.extend(gateway.root.get("spec").map(|spec| (*gateway, spec, GATEWAY)));
+        for server in gateway.root.list("spec.servers") {
+            places.push((gateway, server, SERVER));
+            let below = [("port", PORT), ("tls", SERVER_TLS)].into_iter();
+            places.extend(below.filter_map(|(path, known)| Some((*gateway, server.get(path)?, known))));
+        }
+    }
+    for sidecar in &mesh.sidecars {
+        places.extend(sidecar.root.get("spec").map(|spec| (*sidecar, spec, SIDECAR)));
+        places.extend(sidecar.root.list("spec.egress").iter().map(|node| (*sidecar, node, EGRESS)));
+    }
+    for workload in &mesh.workloads {
+        places.extend(workload.root.get("spec").map(|spec| (*workload, spec, ENDPOINT)));
     }
     places
 }
@@ -120,17 +278,27 @@ fn misspelled_field(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
     for (resource, node, known) in places(mesh) {
         for (key, _) in node.entries().iter().filter(|(key, _)| !known.contains(&&*key.text)) {
             let written = key.text.to_ascii_lowercase().replace(['_', '-'], "");
-            let near = known.iter().filter(|name| node.get(name).is_none());
+            let exact = |name: &str| node.entries().iter().any(|(other, _)| &*other.text == name);
+            let near = known.iter().filter(|name| !exact(name));
+            // One stroke in a short name, two in a long one: `to` is near to everything.
+            let most = if written.len() > 5 { 2 } else { 1 };
             let near =
-                near.filter_map(|name| Some((distance(&name.to_ascii_lowercase(), &written, 2)?, name)));
-            if let Some((_, meant)) = near.min().filter(|_| written.len() > 3) {
-                let text = format!("`{}` is no field", crate::manifest::clip(&key.text));
-                found
-                    .add(resource, key.at, text)
-                    .about(&*key.text)
-                    .hint(format!("write `{meant}`, if that is what is meant"))
-                    .edit(replace(key.at, *meant));
-            }
+                near.filter_map(|name| Some((distance(&name.to_ascii_lowercase(), &written, most)?, name)));
+            let Some((strokes, meant)) = near.min().filter(|_| written.len() > 2) else { continue };
+            // Istio reads snake case where it reads the file itself.
+            let snake = strokes == 0 && node.entry(meant).is_some_and(|(found, _)| found.at == key.at);
+            let clipped = crate::manifest::clip(&key.text);
+            let (text, severity) = if snake {
+                (format!("`{clipped}` is snake case: an API server drops it"), Severity::Info)
+            } else {
+                (format!("`{clipped}` is likely a typo"), Severity::Error)
+            };
+            found
+                .add(resource, key.at, text)
+                .about(&*key.text)
+                .severity(severity)
+                .hint(format!("write `{meant}`, if that is what is meant"))
+                .edit(replace(key.at, *meant));
         }
     }
 }
@@ -158,6 +326,7 @@ fn value_out_of_range(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
     for (resource, node, known) in places(mesh) {
         for (key, value) in node.entries().iter().filter(|(key, _)| known.contains(&&*key.text)) {
             let (name, whole) = (&*key.text, value.integer());
+            // A keepalive's interval and an HTTP pool's timeouts are durations as well.
             let text = match name {
                 "maxEjectionPercent" | "minHealthPercent"
                     if !whole.is_some_and(|percent| (0..=100).contains(&percent)) =>

@@ -4,7 +4,7 @@ use super::Findings;
 use super::mesh::{Entry, EntryHost, Mesh, Port};
 use super::rule::Rule;
 use crate::finding::Severity;
-use crate::{Citation, ProxyKind, Resolution, Version};
+use crate::{Citation, IstioBehaviour, ProxyKind, Resolution};
 
 const SERVICE_ENTRY: Citation = Citation::docs(
     "https://istio.io/latest/docs/reference/config/networking/service-entry/#ServiceEntry-Resolution",
@@ -17,7 +17,8 @@ pub(super) const RULES: &[Rule] = &[
         severity: Severity::Error,
         what: "a wildcard host with resolution DNS or DNS_ROUND_ROBIN and no endpoints",
         why: "nobody can ask DNS for all names at once: the entry is refused",
-        fix: "list the names, write `resolution: NONE` for a sidecar, or DYNAMIC_DNS (sidecars from Istio 1.30 on)",
+        fix: "list the names, write `resolution: NONE` for a sidecar, or DYNAMIC_DNS (sidecars from Istio 1.30 on, waypoints \
+              from 1.28 on)",
         source: &[SERVICE_ENTRY, Citation::thread("https://github.com/istio/istio/issues/13241")],
         examples: include_str!("examples/EA601.yaml"),
         check: wildcard_on_dns,
@@ -26,9 +27,10 @@ pub(super) const RULES: &[Rule] = &[
         code: "EA602",
         name: "dynamic-dns-misused",
         severity: Severity::Error,
-        what: "DYNAMIC_DNS with a host that is no wildcard, or with endpoints",
-        why: "it is for wildcard hosts, whose names the requests bring along; endpoints are not used",
-        fix: "write `resolution: DNS` for plain names, and remove the endpoints",
+        what: "DYNAMIC_DNS with what it does not take: a host that is not a wildcard, addresses, endpoints, a port that is \
+               neither HTTP nor TLS, or MESH_INTERNAL behind a waypoint",
+        why: "it is for wildcard hosts, whose names the requests bring along: the entry is refused",
+        fix: "write `resolution: DNS` for plain names, and remove addresses and endpoints",
         source: &[SERVICE_ENTRY],
         examples: include_str!("examples/EA602.yaml"),
         check: dynamic_dns_misused,
@@ -63,7 +65,8 @@ pub(super) const RULES: &[Rule] = &[
         severity: Severity::Error,
         what: "a wildcard host with a TCP port and no addresses",
         why: "TCP carries no name, so the entry lets any address through on that port",
-        fix: "use TLS, or list the addresses",
+        fix: "list the names with `resolution: DNS`, an entry and `addresses` each, or write `protocol: TLS` where the clients \
+              begin with TLS; what remains a wildcard needs the networks as `addresses`",
         source: &[
             Citation::docs("https://istio.io/latest/docs/reference/config/analysis/ist0134/"),
             Citation::thread("https://github.com/istio/istio.io/issues/2766"),
@@ -76,8 +79,8 @@ pub(super) const RULES: &[Rule] = &[
         name: "dynamic-dns-trusts-sni",
         severity: Severity::Info,
         what: "DYNAMIC_DNS on a TLS port",
-        why: "the proxy connects to whatever name the client writes into the SNI, and it needs the feature flag \
-              ENABLE_WILDCARD_HOST_SERVICE_ENTRIES_FOR_TLS",
+        why: "the proxy connects to whatever name the client writes into the SNI; a waypoint needs the feature flag \
+              ENABLE_WILDCARD_HOST_SERVICE_ENTRIES_FOR_TLS for it, sidecars do not",
         fix: "list the names where the clients are not to be trusted",
         source: &[Citation::thread("https://github.com/istio/istio/pull/57972")],
         examples: include_str!("examples/EA606.yaml"),
@@ -87,10 +90,10 @@ pub(super) const RULES: &[Rule] = &[
         code: "EA607",
         name: "wildcard-in-ambient",
         severity: Severity::Warning,
-        what: "a wildcard host without addresses in ambient mode",
-        why: "Istio allocates no address for a wildcard, and without one DNS capture has nothing to hand out: the traffic \
-              goes around the waypoint and its policies",
-        fix: "list the names, or the `addresses`",
+        what: "a wildcard host without an address in ambient mode",
+        why: "without an address DNS capture has nothing to hand out, and the traffic goes around the waypoint and its \
+              policies; Istio from 1.28 on allocates one for a wildcard of DYNAMIC_DNS, and for no other",
+        fix: "write `resolution: DYNAMIC_DNS` and give the entry a waypoint, or list the names",
         source: &[
             Citation::thread("https://github.com/istio/istio/issues/54981"),
             Citation::thread("https://github.com/istio/ztunnel/issues/1485"),
@@ -112,8 +115,11 @@ fn wildcard_on_dns(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
     for entry in mesh.entries.iter().filter(|entry| entry.asks_for_hosts()) {
         for host in wildcards(entry) {
             let resolution = entry.resolution.map_or("", Resolution::as_str);
-            let text = format!("{} cannot be looked up, which {resolution} is to do", host.name);
-            found.add(entry.resource, host.at, text).about(host.name);
+            let text = format!("{} is a wildcard, and {resolution} cannot look it up", host.name);
+            let draft = found.add(entry.resource, host.at, text).about(host.name);
+            if mesh.context.platform.proxy_kind == ProxyKind::Ambient {
+                draft.hint("write `resolution: DYNAMIC_DNS` and give the entry a waypoint (Istio 1.28 and later), or list the names");
+            }
         }
     }
 }
@@ -121,26 +127,53 @@ fn wildcard_on_dns(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
 fn dynamic_dns_misused(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
     for entry in dynamic(mesh) {
         for host in entry.hosts.iter().filter(|host| !host.name.starts_with('*')) {
-            let text = format!("{} is no wildcard", host.name);
+            let text = format!("{} is not a wildcard, and DYNAMIC_DNS takes nothing else", host.name);
             found.add(entry.resource, host.at, text).about(host.name);
         }
-        if let Some((key, _)) = entry.spec.entry("endpoints") {
-            found.add(entry.resource, key.at, "endpoints are not used with DYNAMIC_DNS").about("endpoints");
+        for field in ["endpoints", "addresses"] {
+            if let Some((key, _)) = entry.spec.entry(field).filter(|(_, value)| !value.items().is_empty()) {
+                let text = format!("{field} are refused beside DYNAMIC_DNS: the address comes from the name");
+                found.add(entry.resource, key.at, text).about(field).hint(format!("remove {field}"));
+            }
+        }
+        let taken = |port: &&Port<'_>| {
+            ["HTTP", "HTTP2", "GRPC", "TLS"].iter().any(|known| port.is(known)) || port.is_detected()
+        };
+        for port in entry.ports.iter().filter(|port| !taken(port)) {
+            let at = port.node.get("protocol").map_or(port.node.at, |protocol| protocol.at);
+            let text = format!("DYNAMIC_DNS takes HTTP, HTTP2, GRPC and TLS, and not {}", port.protocol);
+            let draft =
+                found.add(entry.resource, at, text).about(port.number.unwrap_or_default().to_string());
+            if port.is("HTTPS") {
+                draft.hint("write `protocol: TLS`").edit(super::patch::replace(at, "TLS"));
+            } else {
+                draft.hint("list the names with `resolution: DNS`: TCP brings no name along");
+            }
+        }
+        let internal = entry.spec.text_at("location") != Some("MESH_EXTERNAL");
+        if let (Some(waypoint), true) = (entry.waypoint(), internal) {
+            let at = entry.spec.get("location").map_or(entry.spec.at, |location| location.at);
+            let text = format!(
+                "MESH_INTERNAL, the default, with DYNAMIC_DNS behind the waypoint {waypoint:?} is refused"
+            );
+            found.add(entry.resource, at, text).about("location").hint("write `location: MESH_EXTERNAL`");
         }
     }
 }
 
 fn dynamic_dns_too_early(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
-    let Some(istio) = mesh.context.platform.istio_version else { return };
-    let sidecar = mesh.context.platform.proxy_kind == ProxyKind::Sidecar;
+    let platform = &mesh.context.platform;
+    let istio = platform.istio();
+    let sidecar = platform.proxy_kind == ProxyKind::Sidecar;
     for entry in dynamic(mesh) {
         let tls = entry.ports.iter().any(Port::is_tls);
-        let (since, what) = match (sidecar, tls) {
-            (true, _) => (Version::new(1, 30), "in sidecars"),
-            (false, true) => (Version::new(1, 29), "for TLS"),
-            (false, false) => (Version::new(1, 28), "at all"),
+        let (wanted, what) = match (sidecar, tls) {
+            (true, _) => (IstioBehaviour::DynamicDnsInSidecars, "in sidecars"),
+            (false, true) => (IstioBehaviour::DynamicDnsByName, "for TLS"),
+            (false, false) => (IstioBehaviour::DynamicDns, "at all"),
         };
-        if istio < since {
+        if !platform.istio_does(wanted) {
+            let since = wanted.row().since;
             let text = format!("Istio {istio} cannot do DYNAMIC_DNS {what}: that takes {since}");
             found.add(entry.resource, entry.resolution_at(), text);
         }
@@ -161,7 +194,10 @@ fn dynamic_dns_behind_gateway(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
 }
 
 fn wildcard_tcp(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
-    for entry in mesh.entries.iter().filter(|entry| !entry.has_addresses() && entry.endpoints.is_empty()) {
+    let open = |entry: &&Entry<'_>| !entry.has_addresses() && entry.endpoints.is_empty();
+    // A TCP port of DYNAMIC_DNS is refused (EA602).
+    let open = |entry: &&Entry<'_>| open(entry) && entry.resolution != Some(Resolution::DynamicDns);
+    for entry in mesh.entries.iter().filter(open) {
         let Some(host) = wildcards(entry).next() else { continue };
         for port in entry.ports.iter().filter(|port| port.is_tcp()) {
             let number = port.number.unwrap_or_default();
@@ -173,11 +209,14 @@ fn wildcard_tcp(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
 
 fn dynamic_dns_trusts_sni(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
     for entry in dynamic(mesh).filter(|entry| entry.ports.iter().any(Port::is_tls)) {
-        found.add(
-            entry.resource,
-            entry.resolution_at(),
-            "the client's SNI decides where the proxy connects to",
-        );
+        let text = "the client's SNI decides where the proxy connects to";
+        let text = match mesh.context.platform.proxy_kind {
+            ProxyKind::Ambient => {
+                format!("{text}, and the waypoint needs ENABLE_WILDCARD_HOST_SERVICE_ENTRIES_FOR_TLS")
+            }
+            _ => text.to_owned(),
+        };
+        found.add(entry.resource, entry.resolution_at(), text);
     }
 }
 
@@ -185,7 +224,10 @@ fn wildcard_in_ambient(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
     if mesh.context.platform.proxy_kind != ProxyKind::Ambient {
         return;
     }
-    for entry in mesh.entries.iter().filter(|entry| !entry.has_addresses()) {
+    // One that cannot be looked up is refused (EA601), and this is no remedy for it.
+    let mut open: Vec<&Entry<'_>> = mesh.entries.iter().filter(|entry| !entry.has_vip).collect();
+    open.retain(|entry| !entry.asks_for_hosts());
+    for entry in open {
         for host in wildcards(entry) {
             let text = format!("{} has no address, so a waypoint never sees its traffic", host.name);
             found.add(entry.resource, host.at, text).about(host.name);

@@ -181,7 +181,11 @@ impl Loaded {
         }
         let mut new = new.resources.into_iter();
         for resource in self.resources.iter_mut().filter(|resource| *resource.file == *file) {
+            let namespace = std::mem::take(&mut resource.namespace);
             *resource = new.next()?;
+            if resource.namespace.is_empty() {
+                resource.namespace = namespace;
+            }
         }
         Some(self)
     }
@@ -244,11 +248,27 @@ impl Loaded {
             });
             return;
         }
+        if let Some((place, variable)) = variable_in(&root).filter(|_| kind != Kind::MeshConfig) {
+            self.problems.push(LoadProblem {
+                file: file.to_string(),
+                line: place.line,
+                column: place.column,
+                message: format!(
+                    "a template: {} in {kind} {:?}",
+                    clip(variable),
+                    clip(text("metadata.name"))
+                ),
+                hint: VARIABLE_HINT.to_owned(),
+                snippet: String::new(),
+            });
+            return;
+        }
         let (name, namespace) = (text("metadata.name").into(), text("metadata.namespace").into());
         self.resources.push(Loadable { file: Arc::clone(file), kind, name, namespace, root });
     }
 }
 
+const VARIABLE_HINT: &str = "fill the variables in first: envsubst < file.yaml | egress-audit audit -";
 const TEMPLATE_HINT: &str = "render it first: helm template . | egress-audit audit -";
 
 /// One document of a file.
@@ -298,6 +318,38 @@ fn template_in(node: &Node) -> Option<Place> {
             .find_map(|(key, value)| if key.text.contains("{{") { Some(key.at) } else { template_in(value) }),
         _ => None,
     }
+}
+
+/// A place with a variable of `envsubst` in it: `${NAME}`, with or without a default, or `$NAME` and nothing else.
+fn variable_in(node: &Node) -> Option<(Place, &str)> {
+    match &node.value {
+        Value::Text(text) => variable(text).map(|found| (node.at, found)),
+        Value::List(items) => items.iter().find_map(variable_in),
+        Value::Map(entries) => entries
+            .iter()
+            .filter(|(key, _)| !matches!(&*key.text, "annotations" | "patch" | "regex"))
+            .find_map(|(key, value)| match variable(&key.text) {
+                Some(found) => Some((key.at, found)),
+                None => variable_in(value),
+            }),
+        _ => None,
+    }
+}
+
+fn variable(text: &str) -> Option<&str> {
+    let name = |text: &str| {
+        let end = text.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(text.len());
+        (!text.starts_with(|c: char| c.is_ascii_digit())).then_some(end).filter(|end| *end > 0)
+    };
+    for (at, _) in text.match_indices("${") {
+        let inner = &text[at + 2..];
+        let end = name(inner).filter(|end| inner[*end..].starts_with(['}', ':', '-', '=']));
+        if let (Some(_), Some(close)) = (end, inner.find('}')) {
+            return text.get(at..=at + 2 + close);
+        }
+    }
+    let bare = text.strip_prefix('$')?;
+    (name(bare) == Some(bare.len())).then_some(text)
 }
 
 fn problem(file: &str, document: &Document<'_>, error: &ReadError) -> LoadProblem {

@@ -63,10 +63,13 @@ impl Node {
         self.entry(key).map(|(_, value)| value)
     }
 
-    /// Key and value of one key.
+    /// Key and value of one key, else of its snake case, which Istio reads as the same field.
     #[must_use]
     pub fn entry(&self, key: &str) -> Option<(&Key, &Self)> {
-        self.entries().iter().find(|(found, _)| &*found.text == key).map(|(key, value)| (key, value))
+        let entries = self.entries();
+        let exact = entries.iter().find(|(found, _)| &*found.text == key);
+        let found = exact.or_else(|| entries.iter().find(|(found, _)| is_snake_of(&found.text, key)));
+        found.map(|(key, value)| (key, value))
     }
 
     /// The value of one key, to change it.
@@ -172,6 +175,27 @@ impl Node {
     }
 }
 
+/// `sni_hosts` for `sniHosts`: the names of the fields in Istio's own definition, which its reader takes too.
+fn is_snake_of(snake: &str, key: &str) -> bool {
+    if !snake.contains('_') || !snake.starts_with(|c: char| c.is_ascii_lowercase()) {
+        return false;
+    }
+    let mut wanted = key.chars();
+    let mut raised = false;
+    for c in snake.chars() {
+        if c == '_' {
+            raised = true;
+        } else {
+            let c = if raised { c.to_ascii_uppercase() } else { c };
+            raised = false;
+            if wanted.next() != Some(c) {
+                return false;
+            }
+        }
+    }
+    wanted.next().is_none()
+}
+
 impl Place {
     fn shift(&mut self, lines: u32, bytes: u32) {
         self.line += lines;
@@ -243,6 +267,15 @@ mod tests {
         assert_eq!(spec.text_at("c.name"), Some("x"));
         assert!(spec.get("a.number").unwrap().at.bytes.is_some());
         assert_eq!(spec.get("b.number").unwrap().at.bytes, None);
+    }
+
+    #[test]
+    fn snake_case_is_the_same_field() {
+        let spec = tree("sni_hosts: [a]\nexportTo: ['.']\nexport_to: ['*']\nconsecutive_5xx_errors: 3\n");
+        assert_eq!(spec.list("sniHosts").len(), 1);
+        assert_eq!(spec.list("exportTo")[0].text(), Some("."), "the exact name comes first");
+        assert_eq!(spec.integer_at("consecutive5xxErrors"), Some(3));
+        assert!(spec.get("snihosts").is_none() && spec.get("sni").is_none());
     }
 
     #[test]

@@ -76,6 +76,21 @@ fn templates_are_named_with_the_remedy() {
 }
 
 #[test]
+fn variables_of_envsubst_are_templates() {
+    for value in ["\"${HOST}\"", "\"api.${DOMAIN}\"", "$HOST", "\"${HOST:-api.partner.example}\""] {
+        let loaded = load(ENTRY.replace("api.partner.example", value).as_bytes());
+        assert!(loaded.resources.is_empty(), "{value}");
+        let problem = &loaded.problems[0];
+        assert!(problem.message.contains("template") && problem.hint.contains("envsubst"), "{problem:?}");
+    }
+    for value in ["api.partner.example", "'cost-$'", "'$1'", "'a${}b'"] {
+        assert_eq!(load(ENTRY.replace("api.partner.example", value).as_bytes()).problems, [], "{value}");
+    }
+    let annotated = ENTRY.replace("namespace: egress}", "annotations: {note: '${HOST}'}}");
+    assert_eq!(load(annotated.as_bytes()).problems, [], "annotations are for others");
+}
+
+#[test]
 fn bombs_and_giants_are_refused_quickly() {
     let mut bomb = "a: &a [x,x,x,x,x,x,x,x,x]\n".to_owned();
     for (one, two) in ('a'..='h').zip('b'..='i') {

@@ -29,7 +29,7 @@ fn header(name: &str) -> String {
 pub(super) fn run(
     files: &Files,
     found: &[Finding],
-    mended: Mended,
+    mended: &Mended,
     write: bool,
     console: &Console,
 ) -> anyhow::Result<Vec<Finding>> {

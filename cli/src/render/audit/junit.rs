@@ -1,4 +1,4 @@
-//! `JUnit` XML: one test case a finding, which fails; one that passes where there is none.
+//! `JUnit` XML: one test case a finding, which fails, and one for each file without a finding, which passes.
 
 use std::fmt::Write as _;
 
@@ -11,9 +11,14 @@ pub(super) fn suite(audit: &AuditReport) -> String {
     let findings = &audit.result.findings;
     let failures = findings.iter().filter(|finding| finding.severity > Severity::Info).count();
     let mut out = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n");
-    let tests = findings.len().max(1);
+    let clean = audit.file_names.iter().filter(|file| findings.iter().all(|found| found.at.file != **file));
+    let clean: Vec<&String> = clean.collect();
+    let tests = (findings.len() + clean.len()).max(1);
     let _ = writeln!(out, "  <testsuite name=\"egress-audit\" tests=\"{tests}\" failures=\"{failures}\">");
-    if findings.is_empty() {
+    for file in &clean {
+        let _ = writeln!(out, "    <testcase classname=\"{}\" name=\"no finding\"/>", xml(file));
+    }
+    if findings.is_empty() && clean.is_empty() {
         let _ = writeln!(out, "    <testcase classname=\"audit\" name=\"{}\"/>", xml(&summary(audit)));
     }
     for finding in findings {

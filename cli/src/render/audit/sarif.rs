@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use policies::Citation;
 use policies::audit::{Rule, rule};
 use policies::finding::{Finding, Severity, Spot};
 use serde_json::{Value, json};
@@ -50,13 +51,25 @@ fn level(severity: Severity) -> &'static str {
 
 fn descriptor(rule: &Rule) -> Value {
     let sources: Vec<String> = rule.source.iter().map(ToString::to_string).collect();
-    json!({
+    let mut descriptor = json!({
         "id": rule.code,
         "name": rule.name,
         "shortDescription": { "text": rule.what },
         "fullDescription": { "text": format!("{}. {}.", rule.what, rule.why) },
         "help": { "text": format!("{}. Sources: {}", rule.fix, sources.join("; ")) },
         "defaultConfiguration": { "level": level(rule.severity) },
+    });
+    if let Some(page) = help_uri(rule) {
+        descriptor["helpUri"] = page.into();
+    }
+    descriptor
+}
+
+/// The first public page that the rule rests on.
+fn help_uri(rule: &Rule) -> Option<&str> {
+    rule.source.iter().find_map(|source| match source {
+        Citation::Docs(url) | Citation::Thread(url) => Some(&**url),
+        _ => None,
     })
 }
 

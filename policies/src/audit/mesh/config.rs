@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use crate::audit::Context;
 use crate::manifest::node::{Node, Value};
-use crate::manifest::{Kind, Loadable, Loaded, mesh_config};
-use crate::{Platform, ProxyKind, Version};
+use crate::manifest::{Kind, Loadable, mesh_config};
+use crate::{IstioBehaviour, Platform, ProxyKind};
 
 /// A `MeshConfig` and the resource that it stands in.
 #[derive(Clone, Copy)]
@@ -24,11 +24,13 @@ pub(crate) struct Defaults<'a> {
     pub(crate) rules: &'a [Node],
     /// Entries without `addresses` get one of their own.
     pub(crate) allocates: bool,
+    /// `serviceEntryVisibility`, where it narrows `exportTo`.
+    pub(crate) visibility: Option<&'a str>,
 }
 
 /// All of them, in the order of the files; the first one counts where they differ.
-pub(crate) fn configs(loaded: &Loaded) -> Vec<Config<'_>> {
-    let held = loaded.resources.iter().filter(|resource| resource.kind == Kind::MeshConfig);
+pub(crate) fn configs<'a>(resources: &[&'a Loadable]) -> Vec<Config<'a>> {
+    let held = resources.iter().copied().filter(|resource| resource.kind == Kind::MeshConfig);
     held.filter_map(|resource| Some(Config { resource, node: mesh_config::of(&resource.root)? })).collect()
 }
 
@@ -57,8 +59,19 @@ impl<'a> Defaults<'a> {
             entries: list("defaultServiceExportTo"),
             rules: list("defaultDestinationRuleExportTo"),
             allocates: allocates(platform, config.map(|config| config.node)),
+            visibility: visibility(config, platform),
         }
     }
+}
+
+/// The default of `serviceEntryVisibility` where it narrows what `exportTo` says: in ambient mode, for sidecars on
+/// request.
+pub(crate) fn visibility<'a>(config: Option<&Config<'a>>, platform: &Platform) -> Option<&'a str> {
+    let node = config?.node.get("serviceEntryVisibility")?;
+    let in_force = platform.istio_does(IstioBehaviour::ServiceEntryVisibility)
+        && (platform.proxy_kind == ProxyKind::Ambient || node.is_true("applyToSidecars"));
+    let default = node.text_at("defaultVisibility").filter(|word| matches!(*word, "NAMESPACE" | "NONE"));
+    default.filter(|_| in_force && node.list("policies").is_empty())
 }
 
 /// An address takes DNS capture, which hands it out, and allocation: on request, by default from Istio 1.25 on.
@@ -70,7 +83,7 @@ fn allocates(platform: &Platform, config: Option<&Node>) -> bool {
             value => *value == Value::Bool(true),
         })
     };
-    let by_default = platform.istio_at_least(Version::new(1, 25)) == Some(true);
+    let by_default = platform.istio_does(IstioBehaviour::AllocatesAddresses);
     let captures =
         set("ISTIO_META_DNS_CAPTURE").unwrap_or(platform.proxy_kind == ProxyKind::Ambient && by_default);
     captures && set("ISTIO_META_DNS_AUTO_ALLOCATE").unwrap_or(by_default)
