@@ -280,8 +280,12 @@ fn misspelled_field(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
             let written = key.text.to_ascii_lowercase().replace(['_', '-'], "");
             let exact = |name: &str| node.entries().iter().any(|(other, _)| &*other.text == name);
             let near = known.iter().filter(|name| !exact(name));
-            // One stroke in a short name, two in a long one: `to` is near to everything.
-            let most = if written.len() > 5 { 2 } else { 1 };
+            // One stroke in a short name, up to three in a long one: `to` is near to everything.
+            let most = match written.len() {
+                0..6 => 1,
+                6..12 => 2,
+                _ => 3,
+            };
             let near =
                 near.filter_map(|name| Some((distance(&name.to_ascii_lowercase(), &written, most)?, name)));
             let Some((strokes, meant)) = near.min().filter(|_| written.len() > 2) else { continue };
