@@ -52,10 +52,10 @@ fn main() -> anyhow::Result<()> {
     let (a, b) = (ours.rss_kib()?, peer.rss_kib()?);
     say(&format!("RSS after load: ours {a} KiB, peer {b} KiB, ratio {:.2}", ratio(a, b)));
     for (name, args) in [
-        ("ours", &["--order=seed"][..]),
+        ("ours", &["--order=wait-then-fail"][..]),
         (
             "ours with a poll every 2 s",
-            &["--order=seed", "--poll-interval=2s", "--fast-poll=2s", "--zero-samples=1"],
+            &["--order=wait-then-fail", "--poll-interval=2s", "--fast-poll=2s", "--zero-samples=1"],
         ),
     ] {
         let lags = flip_lags(binary, &admin, args)?;

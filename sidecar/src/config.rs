@@ -3,13 +3,15 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
 use crate::address::{Bind, Target};
 use crate::count::Counting;
-use crate::drain::{DrainMode, Millis, Order, Rules, Third, WebSockets};
+use crate::drain::{DrainMode, Order, Rules, Third, WebSockets};
+use crate::duration::{duration, millis};
 use crate::plan::PlanArgs;
 
 /// Takes a pod out from behind an external load balancer without cutting a request.
@@ -24,6 +26,14 @@ pub(crate) struct Cli {
 pub(crate) enum Cmd {
     /// Run the sidecar.
     Serve(Box<ServeArgs>),
+    /// Show where a running sidecar stands, what it waits for and what the load balancers have said.
+    Status(VerbArgs),
+    /// Start a drain and return at once; `prestop` waits for its end.
+    Drain(VerbArgs),
+    /// Undo a drain: from DRAINING or CLOSING back to OPEN.
+    Reopen(VerbArgs),
+    /// End the wait: from DRAINING to CLOSING (503), or from CLOSING to CLOSED.
+    Close(VerbArgs),
     /// Start or join the drain of a running sidecar and wait until the pod is out: the preStop hook.
     Prestop(ClientArgs),
     /// Say whether a drain would work: gauges, Envoy's drain settings, load balancer, state file.
@@ -52,6 +62,10 @@ pub(crate) struct ServeArgs {
     #[arg(long, env = "HC_CONTROL_ON_PUBLIC")]
     pub(crate) control_on_public: bool,
 
+    /// What scrapers may ask: `/metrics` and `/drain/status`, nothing that changes anything; `off` for none.
+    #[arg(long, env = "HC_METRICS_ADDR", default_value = ":18182")]
+    pub(crate) metrics: MetricsAt,
+
     /// HAProxy agent-check port.
     #[arg(long, env = "HC_AGENT_ADDR", value_parser = tcp)]
     pub(crate) agent: Option<Bind>,
@@ -65,7 +79,7 @@ pub(crate) struct ServeArgs {
     pub(crate) data: Option<SocketAddr>,
 
     /// Which signals go off in which order.
-    #[arg(long, env = "DRAIN_ORDER", value_enum, default_value_t = Order::Third)]
+    #[arg(long, env = "DRAIN_ORDER", value_enum, default_value_t = Order::NoNewWork)]
     pub(crate) order: Order,
 
     /// Status of the "no new work" answer: `404` for HAProxy's disable-on-404 or NetScaler's trofsCode, `200` with
@@ -150,6 +164,35 @@ pub(crate) struct ClientArgs {
     pub(crate) url: Target,
 }
 
+#[derive(Debug, Args)]
+pub(crate) struct VerbArgs {
+    #[command(flatten)]
+    pub(crate) client: ClientArgs,
+
+    /// Text for people, or the sidecar's own JSON.
+    #[arg(short, long, value_enum, default_value_t = Output::Text)]
+    pub(crate) output: Output,
+}
+
+/// `--output`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Output {
+    Text,
+    Json,
+}
+
+/// `--metrics`.
+#[derive(Debug, Clone)]
+pub(crate) struct MetricsAt(pub(crate) Option<Bind>);
+
+impl FromStr for MetricsAt {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "off" { Ok(Self(None)) } else { text.parse().map(|at| Self(Some(at))) }
+    }
+}
+
 /// `--lb-drain-status`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct DrainStatus {
@@ -173,6 +216,30 @@ impl ServeArgs {
         }
     }
 
+    /// Settings that undo the drain, each with what to do instead.
+    pub(crate) fn doubts(&self) -> Vec<(&'static str, &'static str)> {
+        let waits = self.order != Order::FailFirst;
+        let ok_means_drain = self.lb_drain_status.third == Third::Always && self.lb_drain_status.code == 200;
+        let all = [
+            (
+                waits && self.drain_timeout.is_zero(),
+                "DRAIN_TIMEOUT is 0: requests are not waited for",
+                "give it what `drain-sidecar plan` prints",
+            ),
+            (
+                self.min_drain > self.drain_timeout,
+                "MIN_DRAIN is longer than DRAIN_TIMEOUT, which ends the drain",
+                "lower it, or raise DRAIN_TIMEOUT",
+            ),
+            (
+                ok_means_drain && self.lb_drain_body.contains("OK"),
+                "LB_DRAIN_BODY contains OK, which is also the body of a pod in service",
+                "choose another body",
+            ),
+        ];
+        all.into_iter().filter(|(holds, ..)| *holds).map(|(_, found, hint)| (found, hint)).collect()
+    }
+
     pub(crate) fn counting(&self) -> Counting {
         Counting {
             exclude_http: self.exclude_http.clone(),
@@ -180,26 +247,6 @@ impl ServeArgs {
             tcp: !self.ignore_tcp,
         }
     }
-}
-
-/// Whole milliseconds.
-pub(crate) fn millis(duration: Duration) -> Millis {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
-}
-
-/// `120` (seconds), `120s`, `2m`, `1500ms`, `0.5s`.
-pub(crate) fn duration(text: &str) -> Result<Duration, String> {
-    let number = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let seconds = match &text[number.len()..] {
-        "" | "s" => 1.0,
-        "ms" => 0.001,
-        "m" => 60.0,
-        "h" => 3600.0,
-        unit => return Err(format!("unit `{unit}` is not one of ms, s, m, h")),
-    };
-    let number: f64 =
-        number.parse().map_err(|_| format!("`{text}` is not a time such as 120, 2m or 500ms"))?;
-    Duration::try_from_secs_f64(number * seconds).map_err(|_| format!("`{text}` is out of range"))
 }
 
 /// HAProxy's agent-check knows no unix sockets.
@@ -232,19 +279,6 @@ fn drain_status(text: &str) -> Result<DrainStatus, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn times_carry_their_unit_and_seconds_need_none() {
-        let read = |text| duration(text).map(millis);
-        for (text, expected) in
-            [("120", 120_000), ("0.5", 500), ("1500ms", 1_500), ("2m", 120_000), ("1h", 3_600_000)]
-        {
-            assert_eq!(read(text), Ok(expected), "{text}");
-        }
-        for text in ["", "s", "1d", "-1", "1e400", "soon", "5 s"] {
-            assert!(read(text).is_err(), "{text}");
-        }
-    }
 
     #[test]
     fn flags_that_do_not_fit_are_refused() {

@@ -7,13 +7,12 @@ use http_body_util::Full;
 use hyper::body::Bytes;
 use hyper::header::{CONTENT_TYPE, HeaderValue, WARNING};
 use hyper::{Response, StatusCode};
-use serde::Serialize;
 use serde_json::json;
 
 use crate::drain::{Command, State};
 use crate::engine::Engine;
 use crate::log::log;
-use crate::public::Reply;
+use crate::reply::{Reply, json_reply, plain};
 use crate::routes::{Action, openapi};
 use crate::status::Status;
 use crate::{preflight, prestop};
@@ -40,7 +39,7 @@ pub(crate) async fn answer(action: Action, engine: &Rc<Engine>) -> Reply {
         Action::Metrics => metrics(engine),
         Action::OpenApi => json_reply(StatusCode::OK, &openapi()),
         Action::LbHealth | Action::Readiness | Action::Liveness => {
-            crate::public::plain(StatusCode::NOT_FOUND, "no such path\n")
+            plain(StatusCode::NOT_FOUND, "no such path\n")
         }
     }
 }
@@ -89,14 +88,5 @@ fn metrics(engine: &Engine) -> Reply {
     let text = engine.metrics.borrow().render(&drain, info.as_ref(), timeout_s, engine.now());
     let mut reply = Response::new(Full::new(Bytes::from(text)));
     reply.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; version=0.0.4"));
-    reply
-}
-
-fn json_reply(status: StatusCode, body: &impl Serialize) -> Reply {
-    // These types have only string keys and finite numbers, so encoding them does not fail.
-    let text = serde_json::to_vec(body).unwrap_or_default();
-    let mut reply = Response::new(Full::new(Bytes::from(text)));
-    *reply.status_mut() = status;
-    reply.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     reply
 }

@@ -2,7 +2,7 @@
 //! connections, because idle connections are closed by nobody during a drain. What cannot be read is `Unknown`,
 //! never zero. Called by `envoy` (to ask) and `engine`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
@@ -29,12 +29,14 @@ pub(crate) struct Active {
     pub(crate) summed: Vec<String>,
     /// Gauges of the same kind that were left out by name.
     pub(crate) excluded: Vec<String>,
+    /// A listener is left out, and for some HTTP manager it is not told which listeners it sits on.
+    pub(crate) unlinked: bool,
 }
 
 impl Active {
     /// All of it.
     pub(crate) fn total(&self) -> u64 {
-        self.http + self.h2 + self.websocket + self.tcp.unwrap_or(0)
+        [self.h2, self.websocket, self.tcp.unwrap_or(0)].into_iter().fold(self.http, u64::saturating_add)
     }
 }
 
@@ -52,6 +54,12 @@ impl Reading {
     pub(crate) const STAT_MISSING: &'static str = "stat_missing";
     pub(crate) const LISTENER_STAT_MISSING: &'static str = "listener_stat_missing";
     pub(crate) const UNPARSABLE: &'static str = "unparsable";
+    /// A skipped listener may own HTTP connections that no gauge links to it.
+    pub(crate) const LISTENER_LINK_MISSING: &'static str = "listener_link_missing";
+    /// Envoy answers, but nobody listens where it should serve.
+    pub(crate) const DATA_REFUSED: &'static str = "data_refused";
+    /// What says that no Envoy serves here, unlike one that hangs or talks nonsense.
+    pub(crate) const ABSENT: [&'static str; 3] = [Self::REFUSED, Self::STAT_MISSING, Self::DATA_REFUSED];
 }
 
 /// What does not count, by exact name.
@@ -78,6 +86,7 @@ impl Counting {
             let Ok(value) = value.trim().parse() else { return Reading::Unknown(Reading::UNPARSABLE) };
             self.add(&mut sums, name, value);
         }
+        self.add_listeners(&mut sums);
         sums.reading(self.tcp)
     }
 
@@ -90,7 +99,7 @@ impl Counting {
             }
         } else if let Some(rest) = name.strip_prefix("listener.") {
             if let Some(address) = rest.strip_suffix(".downstream_cx_active") {
-                self.add_listener(sums, name, address, value);
+                sums.listeners.insert(address.to_owned(), value);
             } else if let Some(link) = rest.strip_suffix(".downstream_rq_completed")
                 && let Some((address, prefix)) = link.split_once(".http.")
             {
@@ -115,29 +124,49 @@ impl Counting {
         }
         match stat {
             "rq_active" => {
-                sums.requests = Some(sums.requests.unwrap_or(0) + value);
+                sums.requests = Some(sums.requests.unwrap_or(0).saturating_add(value));
                 sums.summed.push(name.to_owned());
             }
-            "rq_total" => sums.requests_total += value,
-            "cx_upgrades_active" => sums.websocket += value,
+            "rq_total" => sums.requests_total = sums.requests_total.saturating_add(value),
+            "cx_upgrades_active" => sums.websocket = sums.websocket.saturating_add(value),
             _ => {}
         }
     }
 
-    fn add_listener(&self, sums: &mut Sums, name: &str, address: &str, value: u64) {
-        // `listener.<address>.worker_0.` and `.main_thread.` repeat the listener's own gauge.
-        let (owner, last) = address.rsplit_once('.').unwrap_or(("", address));
-        let repeated = !owner.is_empty() && (last.starts_with("worker_") || last == "main_thread");
-        if address == Self::ADMIN || repeated {
-            return;
-        }
-        if self.skips(address) {
-            sums.excluded.push(name.to_owned());
-            return;
-        }
-        sums.listener_connections = Some(sums.listener_connections.unwrap_or(0) + value);
-        if self.tcp {
-            sums.summed.push(name.to_owned());
+    /// The listeners' connections, once all names are known: which of them repeat another is not seen from one alone.
+    fn add_listeners(&self, sums: &mut Sums) {
+        let listeners = std::mem::take(&mut sums.listeners);
+        for (address, &value) in &listeners {
+            // `listener.<address>.worker_0.` and `.main_thread.` repeat the listener's own gauge, where there is one.
+            let owner = address.rsplit_once('.').filter(|(_, last)| is_thread(last)).map(|(owner, _)| owner);
+            if owner.is_some_and(|owner| listeners.contains_key(owner)) {
+                continue;
+            }
+            let name = format!("listener.{address}.downstream_cx_active");
+            let value = if address == Self::ADMIN {
+                // The admin runs on the main thread. Connections on a worker are those of a listener that has chosen
+                // the same name.
+                let others = listeners.iter().filter(|(name, _)| {
+                    name.strip_prefix("admin.").is_some_and(|thread| thread.starts_with("worker_"))
+                });
+                let mut others = others.map(|(_, value)| *value).peekable();
+                if others.peek().is_none() {
+                    continue;
+                }
+                others.fold(0, u64::saturating_add)
+            } else {
+                value
+            };
+            if self.skips(address) {
+                sums.any_skipped = true;
+                sums.skipped_connections = sums.skipped_connections.saturating_add(value);
+                sums.excluded.push(name);
+                continue;
+            }
+            sums.listener_connections = Some(sums.listener_connections.unwrap_or(0).saturating_add(value));
+            if self.tcp {
+                sums.summed.push(name);
+            }
         }
     }
 
@@ -145,6 +174,12 @@ impl Counting {
     fn skips(&self, address: &str) -> bool {
         address.starts_with("envoy_internal_") || self.exclude_listeners.iter().any(|name| name == address)
     }
+}
+
+/// `worker_0`, `worker_11`, `main_thread`.
+fn is_thread(name: &str) -> bool {
+    let number = name.strip_prefix("worker_").unwrap_or_default();
+    name == "main_thread" || (!number.is_empty() && number.bytes().all(|digit| digit.is_ascii_digit()))
 }
 
 #[derive(Default)]
@@ -155,7 +190,12 @@ struct Sums {
     h2_streams: u64,
     /// By `stat_prefix`.
     http_connections: Vec<(String, u64)>,
+    /// Every gauge of a listener's connections, by what stands for the listener in its name.
+    listeners: BTreeMap<String, u64>,
     listener_connections: Option<u64>,
+    /// Connections of listeners that were left out.
+    skipped_connections: u64,
+    any_skipped: bool,
     /// The HTTP managers found on counted and on skipped listeners.
     counted: BTreeSet<String>,
     skipped: BTreeSet<String>,
@@ -165,6 +205,10 @@ struct Sums {
 
 impl Sums {
     fn reading(self, tcp: bool) -> Reading {
+        if tcp && self.skipped_connections > 0 && self.unlinked(1) {
+            return Reading::Unknown(Reading::LISTENER_LINK_MISSING);
+        }
+        let unlinked = tcp && self.any_skipped && self.unlinked(0);
         let tcp = match (tcp, self.listener_connections) {
             (false, _) => None,
             (true, None) if self.requests.is_none() => return Reading::Unknown(Reading::STAT_MISSING),
@@ -188,14 +232,26 @@ impl Sums {
             requests_total: self.requests_total,
             summed: self.summed,
             excluded: self.excluded,
+            unlinked,
         })
+    }
+
+    /// Whether an HTTP manager has connections of which it is not known whether a skipped listener owns them: they might
+    /// be subtracted from listeners that count, and hide a TCP session.
+    fn unlinked(&self, least: u64) -> bool {
+        let linked = |prefix: &String| self.skipped.contains(prefix) || self.counted.contains(prefix);
+        self.http_connections.iter().any(|(prefix, connections)| *connections >= least && !linked(prefix))
     }
 
     /// What is left of the listeners' connections after these is TCP. Managers whose requests are excluded are in
     /// it, because their listener counts them; those that sit on skipped listeners only are not.
     fn http_connections_counted(&self) -> u64 {
         let skipped = |prefix: &String| self.skipped.contains(prefix) && !self.counted.contains(prefix);
-        self.http_connections.iter().filter(|(prefix, _)| !skipped(prefix)).map(|(_, value)| value).sum()
+        self.http_connections
+            .iter()
+            .filter(|(prefix, _)| !skipped(prefix))
+            .map(|(_, value)| *value)
+            .fold(0, u64::saturating_add)
     }
 }
 

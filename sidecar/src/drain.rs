@@ -55,14 +55,28 @@ impl State {
 /// Which signals go off in which order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, clap::ValueEnum)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "kebab-case")]
 pub(crate) enum Order {
     /// "No new work" first, then zero requests, then 503.
-    Third,
+    #[value(alias = "third")]
+    NoNewWork,
     /// 200 until zero requests, then 503.
-    Seed,
+    #[value(alias = "seed")]
+    WaitThenFail,
     /// 503 at once.
-    Naive,
+    #[value(alias = "naive")]
+    FailFirst,
+}
+
+impl Order {
+    /// As the flag has it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::NoNewWork => "no-new-work",
+            Self::WaitThenFail => "wait-then-fail",
+            Self::FailFirst => "fail-first",
+        }
+    }
 }
 
 /// Whether a drain also tells Envoy.
@@ -112,7 +126,7 @@ impl Rules {
             WebSockets::Ignore => true,
             WebSockets::Until(limit) => age >= limit,
         };
-        active.total() - if let_go { active.websocket } else { 0 }
+        active.total().saturating_sub(if let_go { active.websocket } else { 0 })
     }
 }
 
@@ -168,13 +182,20 @@ pub(crate) struct Transition {
 
 /// Everything that is known about this drain.
 #[derive(Debug, Clone)]
+#[expect(clippy::struct_excessive_bools, reason = "facts that are known apart from each other")]
 pub(crate) struct Drain {
     pub(crate) state: State,
     pub(crate) since: Millis,
-    /// Envoy has answered at least once; until then OPEN is not served.
+    /// Envoy has answered and serves; while not, the pod is not in service.
     pub(crate) warm: bool,
     /// Loaded from a state file and not yet checked against a living Envoy.
     pub(crate) resumed: bool,
+    /// When the Envoy that was seen last had started.
+    pub(crate) envoy_started: Option<Millis>,
+    /// Since when every reading has said that no Envoy serves here, and how many have.
+    pub(crate) absent: Option<(Millis, u32)>,
+    /// Whether the next good reading has to be backed by a look at the data port: Envoy may have been replaced.
+    pub(crate) doubtful: bool,
     pub(crate) started: Option<Millis>,
     /// When "no new work" was taken as settled: acknowledged, or waited out.
     pub(crate) settled: Option<Millis>,
@@ -218,6 +239,9 @@ impl Drain {
             since: now,
             warm: false,
             resumed: false,
+            envoy_started: None,
+            absent: None,
+            doubtful: true,
             started: None,
             settled: None,
             flipped: None,
@@ -231,7 +255,7 @@ impl Drain {
             late_requests: 0,
             zero_run: 0,
             reading: None,
-            unknown: Some("not_yet_read"),
+            unknown: Some(progress::NOT_YET_READ),
             gone_run: 0,
             sigterm: None,
             agent_asked: None,
@@ -243,34 +267,41 @@ impl Drain {
 
     /// The answer to a load balancer's probe. `prober` is known after [`Event::Probe`].
     pub(crate) fn lb_answer(&self, rules: &Rules, prober: Option<&Prober>) -> Answer {
-        let offers = rules.order == Order::Third && rules.third.offered_to(prober);
+        let offers = rules.order == Order::NoNewWork && rules.third.offered_to(prober);
         match self.state {
-            State::Open if self.warm => Answer::Ok,
+            // A pod that has not been in service is not brought into it by its end.
+            State::Open | State::Draining | State::Fault if !self.warm => Answer::Down,
             // FAULT too: what runs through a healthy Envoy need not be cut because its sidecar is broken.
             State::Draining | State::Fault if offers => Answer::NoNewWork,
-            State::Draining => Answer::Ok,
-            State::Open | State::Closing | State::Closed | State::Fault => Answer::Down,
+            State::Open | State::Draining => Answer::Ok,
+            State::Closing | State::Closed | State::Fault => Answer::Down,
         }
     }
 
     /// What the agent-check port says. Never `maint`: HAProxy cuts sessions on it.
     pub(crate) fn agent_answer(&self, rules: &Rules) -> &'static str {
         match self.state {
-            State::Open if self.warm => "up ready\n",
-            State::Draining if rules.order == Order::Third => "drain\n",
-            State::Draining => "up ready\n",
+            State::Open | State::Draining if !self.warm => "down\n",
+            State::Draining if rules.order == Order::NoNewWork => "drain\n",
+            State::Open | State::Draining => "up ready\n",
             State::Fault => "drain\n",
-            State::Open | State::Closing | State::Closed => "down\n",
+            State::Closing | State::Closed => "down\n",
         }
     }
 
     /// Readiness as the kubelet sees it: until CLOSED, so that the node keeps an endpoint while the LB decides.
     pub(crate) fn ready(&self) -> bool {
         match self.state {
-            State::Open => self.warm,
-            State::Draining | State::Closing => true,
+            State::Open | State::Draining => self.warm,
+            // An Envoy that died on the way out leaves its node an endpoint until the load balancer has decided.
+            State::Closing => true,
             State::Closed | State::Fault => false,
         }
+    }
+
+    /// Whether load balancers are told 200 and no drain is under way.
+    pub(crate) fn in_service(&self) -> bool {
+        self.state == State::Open && self.warm
     }
 
     /// Liveness: only FAULT asks for a restart, so a drain is never restarted away.
@@ -280,7 +311,7 @@ impl Drain {
 
     /// When the drain ends at the latest: the forced 503, then the wait for the load balancer.
     pub(crate) fn deadline(&self, rules: &Rules) -> Option<Millis> {
-        self.started.map(|start| start + rules.drain_timeout + rules.lb_buffer)
+        self.started.map(|start| start.saturating_add(rules.drain_timeout).saturating_add(rules.lb_buffer))
     }
 
     fn advance(&mut self, to: State, reason: &str, now: Millis, effects: &mut Vec<Effect>) {

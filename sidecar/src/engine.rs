@@ -9,9 +9,10 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use serde_json::json;
 use tokio::sync::{Notify, watch};
 
-use crate::config::{DrainStatus, ServeArgs, millis};
+use crate::config::{DrainStatus, ServeArgs};
 use crate::count::Reading;
 use crate::drain::{Answer, Command, Drain, Effect, Event, Millis, Rules, Saved, Seen, State, step};
+use crate::duration::millis;
 use crate::envoy::{Envoy, ServerInfo};
 use crate::log::{chain, log};
 use crate::metrics::Metrics;
@@ -37,6 +38,7 @@ pub(crate) struct Engine {
     drain: RefCell<Drain>,
     clock: Clock,
     hurry: Notify,
+    who: Notify,
     unsaved: Cell<u64>,
     save: Notify,
     saved: watch::Sender<u64>,
@@ -82,6 +84,7 @@ impl Engine {
             drain: RefCell::new(drain),
             clock,
             hurry: Notify::new(),
+            who: Notify::new(),
             unsaved: Cell::new(0),
             save: Notify::new(),
             saved: watch::Sender::new(0),
@@ -147,6 +150,7 @@ impl Engine {
         }
         let before = self.drain.replace(Drain::new(now));
         let (after, effects) = step(before, &self.rules, event, now);
+        self.metrics.borrow_mut().after(&after);
         self.drain.replace(after);
         let mut refused = None;
         for effect in effects {
@@ -176,6 +180,9 @@ impl Engine {
                 if what == "lb_acknowledged" {
                     self.metrics.borrow_mut().acknowledged(&detail, &self.drain(), now);
                 }
+                if what == "lb_not_acknowledged" {
+                    self.metrics.borrow_mut().not_acknowledged(&detail);
+                }
                 log("info", what, json!({"detail": detail}));
             }
             Effect::Exit => self.exit.notify_one(),
@@ -202,9 +209,8 @@ impl Engine {
     pub(crate) async fn poll(self: Rc<Self>) {
         loop {
             let began = Instant::now();
-            let reading = self.envoy.poll().await;
+            self.read_now().await;
             let took = began.elapsed();
-            self.apply(Event::Reading(reading));
             tokio::select! {
                 () = tokio::time::sleep(self.pause(took)) => {}
                 () = self.hurry.notified() => {}
@@ -220,23 +226,26 @@ impl Engine {
             (State::Draining, Some((active, _))) if drain.unknown.is_none() => {
                 fast * u32::try_from(active.total().clamp(1, 1_000)).unwrap_or(1)
             }
-            (State::Open, _) if drain.warm => slow,
+            (State::Open, _) if drain.warm && drain.absent.is_none() => slow,
             (State::Closed, _) => slow,
             _ => fast * 5,
         };
         wanted.min(slow).max(took * 5)
     }
 
-    /// Asks Envoy who it is: until it answers, then once a minute.
+    /// Asks Envoy who it is: until it answers, then every 10 s and whenever it is back.
     pub(crate) async fn inquire(self: Rc<Self>) {
         loop {
             let info = self.envoy.server_info().await;
-            let pause = if info.is_ok() { Duration::from_secs(60) } else { Duration::from_secs(1) };
+            let pause = if info.is_ok() { Duration::from_secs(10) } else { Duration::from_secs(1) };
             if let Ok(info) = info {
                 self.apply(Event::EnvoyStarted(self.now().saturating_sub(info.uptime_s * 1000)));
                 self.info.replace(Some(info));
             }
-            tokio::time::sleep(pause).await;
+            tokio::select! {
+                () = tokio::time::sleep(pause) => {}
+                () = self.who.notified() => {}
+            }
         }
     }
 
@@ -244,8 +253,9 @@ impl Engine {
     pub(crate) async fn tick(self: Rc<Self>) {
         let mut state = self.state.subscribe();
         loop {
-            let pending = self.drain().sigterm.is_some();
-            let busy = |state: &State| pending || matches!(state, State::Draining | State::Closing);
+            let busy = |state: &State| {
+                self.drain().sigterm.is_some() || matches!(state, State::Draining | State::Closing)
+            };
             if state.wait_for(busy).await.is_err() {
                 return;
             }
@@ -266,7 +276,8 @@ impl Engine {
         loop {
             self.save.notified().await;
             let Some(path) = self.args.state_file.clone() else { continue };
-            let (number, saved) = (self.unsaved.get(), Saved::from(&*self.drain()));
+            let number = self.unsaved.get();
+            let saved = Saved { boot: state_file::boot(), ..Saved::from(&*self.drain()) };
             let result = tokio::task::spawn_blocking(move || state_file::write(&path, &saved)).await;
             let error = match result {
                 Ok(Ok(())) => None,
@@ -285,15 +296,39 @@ impl Engine {
 impl Engine {
     /// The newest reading, or why there is none.
     pub(crate) async fn read_now(self: &Rc<Self>) -> Reading {
-        let reading = self.envoy.poll().await;
+        let (doubtful, before) = {
+            let drain = self.drain();
+            (drain.doubtful, drain.unknown)
+        };
+        let reading = self.envoy.poll(doubtful).await;
         self.apply(Event::Reading(reading.clone()));
+        if before.is_some() && matches!(reading, Reading::Known(_)) {
+            self.who.notify_one();
+        }
         reading
+    }
+
+    /// Writes the state file now, and says whether that worked: a disk may have filled since the last change.
+    pub(crate) async fn save_now(self: &Rc<Self>) -> Option<String> {
+        self.unsaved.set(self.unsaved.get() + 1);
+        self.save.notify_one();
+        let wanted = self.unsaved.get();
+        let mut saved = self.saved.subscribe();
+        let written = saved.wait_for(|&saved| saved >= wanted);
+        if tokio::time::timeout(PERSIST_PATIENCE, written).await.is_err() {
+            return Some("it takes longer than a second".to_owned());
+        }
+        self.persist_error.borrow().clone()
     }
 }
 
 fn resume(args: &ServeArgs, now: Millis) -> Drain {
     let Some(path) = &args.state_file else { return Drain::new(now) };
     match state_file::read(path) {
+        Ok(saved) if saved.boot.is_some() && saved.boot != state_file::boot() => {
+            log("info", "state_file_from_before_the_boot", json!({"state": State::Open}));
+            Drain::new(now)
+        }
         Ok(saved) => {
             log("info", "resumed", json!({"state": saved.state, "since_ms": saved.since_ms}));
             Drain::resume(saved, now)

@@ -9,8 +9,8 @@ use tokio::net::TcpStream;
 
 use crate::address::Target;
 use crate::client::{self, ClientError};
-use crate::config::duration;
 use crate::count::{Counting, FILTER, Reading};
+use crate::duration::duration;
 
 /// One Envoy.
 #[derive(Debug)]
@@ -45,8 +45,18 @@ pub(crate) enum AdminError {
 }
 
 impl Envoy {
-    /// How much work is there. A failure is a reading too.
-    pub(crate) async fn poll(&self) -> Reading {
+    /// How much work is there. A failure is a reading too. `doubtful` has the data port looked at as well: the gauges
+    /// of one listener say nothing of another.
+    pub(crate) async fn poll(&self, doubtful: bool) -> Reading {
+        let reading = self.count().await;
+        let known = matches!(reading, Reading::Known(_));
+        if known && doubtful && self.data.is_some() && self.data_refuses().await {
+            return Reading::Unknown(Reading::DATA_REFUSED);
+        }
+        reading
+    }
+
+    async fn count(&self) -> Reading {
         // The filter is a regular expression; `\`, `^`, `|` and `+` do not survive in a URL as they are.
         let path = format!("/stats?filter={}", percent_encoded(FILTER));
         match client::ask(&self.admin, Method::GET, &path, self.limit).await {

@@ -7,6 +7,7 @@ use std::fmt::{Display, Write};
 use crate::count::Reading;
 use crate::drain::{Answer, Drain, Millis, State, Transition};
 use crate::envoy::ServerInfo;
+use crate::log;
 
 /// Counters since the start of the process.
 #[derive(Debug, Default)]
@@ -18,6 +19,10 @@ pub(crate) struct Metrics {
     acks: BTreeMap<String, f64>,
     drain_duration: Option<f64>,
     forced: u64,
+    /// Waits for the load balancer's word that ended by time, by kind.
+    not_acknowledged: [u64; 2],
+    /// Whether the pod was in service when that was last looked at, and how often it has changed.
+    in_service: (bool, u64),
     /// Attempts to drain Envoy's listeners, or to start a drain, that failed.
     pub(crate) trigger_failures: u64,
 }
@@ -46,6 +51,17 @@ impl Metrics {
         }
     }
 
+    pub(crate) fn not_acknowledged(&mut self, kind: &str) {
+        self.not_acknowledged[usize::from(kind == "down")] += 1;
+    }
+
+    /// Looks whether the pod is in service after an event.
+    pub(crate) fn after(&mut self, drain: &Drain) {
+        let (was, changes) = self.in_service;
+        let is = drain.in_service();
+        self.in_service = (is, changes + u64::from(was != is));
+    }
+
     pub(crate) fn acknowledged(&mut self, kind: &str, drain: &Drain, now: Millis) {
         let since = if kind == "down" { drain.flipped } else { drain.started };
         let waited = now.saturating_sub(since.unwrap_or(now));
@@ -69,6 +85,9 @@ impl Metrics {
         for ((from, to, reason), count) in &self.transitions {
             page.row("drain_transitions_total", &[("from", from), ("to", to), ("reason", reason)], count);
         }
+        let (is, changes) = self.in_service;
+        page.one("drain_in_service", "gauge", "1 if the load balancer is told 200.", u8::from(is));
+        page.one("drain_in_service_changes_total", "counter", "How often that has changed.", changes);
         self.render_envoy(&mut page, drain, info, timeout_s, now);
         page.family("drain_lb_probe_total", "counter", "Probes by the load balancer, by the answer given.");
         for (answer, count) in ["ok", "no_new_work", "down"].iter().zip(self.probes) {
@@ -79,6 +98,11 @@ impl Metrics {
         page.family("drain_lb_ack_seconds", "gauge", "Wait for the load balancer's word in the last drain.");
         for (kind, waited) in &self.acks {
             page.row("drain_lb_ack_seconds", &[("kind", kind)], waited);
+        }
+        let help = "Waits for the load balancer's word that ended by time.";
+        page.family("drain_lb_not_acknowledged_total", "counter", help);
+        for (kind, count) in ["no_new_work", "down"].iter().zip(self.not_acknowledged) {
+            page.row("drain_lb_not_acknowledged_total", &[("kind", kind)], count);
         }
         if let Some(took) = self.drain_duration {
             page.one("drain_duration_seconds", "gauge", "Length of the last drain, begin to CLOSED.", took);
@@ -91,6 +115,7 @@ impl Metrics {
         page.one("drain_late_requests_total", "counter", "Requests begun after the 503.", late);
         let failures = self.trigger_failures;
         page.one("drain_trigger_failures_total", "counter", "Failed attempts to drain Envoy.", failures);
+        page.one("drain_log_dropped_total", "counter", "Lines of the log that nobody took.", log::dropped());
         page.0
     }
 
@@ -102,6 +127,8 @@ impl Metrics {
         timeout_s: u64,
         now: Millis,
     ) {
+        let up = u8::from(drain.unknown.is_none());
+        page.one("drain_envoy_up", "gauge", "1 if the newest poll of Envoy gave a number.", up);
         if let Some((active, at)) = &drain.reading {
             page.family(
                 "drain_active_requests",

@@ -52,7 +52,8 @@ pub(crate) async fn check(engine: &Rc<Engine>) -> Report {
         drain_settings(info.as_ref(), engine.args.drain_timeout.as_secs()),
         load_balancer(engine),
         third_answer(engine),
-        state_file(engine),
+        state_file(engine).await,
+        settings(engine),
         control(engine),
     ];
     Report { passed: checks.iter().all(|check| check.verdict != Verdict::Fail), checks }
@@ -60,6 +61,9 @@ pub(crate) async fn check(engine: &Rc<Engine>) -> Report {
 
 fn gauges(reading: &Reading) -> Check {
     let (verdict, found, hint) = match reading {
+        Reading::Known(active) if active.unlinked => {
+            return gauges(&Reading::Unknown(Reading::LISTENER_LINK_MISSING));
+        }
         Reading::Known(active) => (Verdict::Ok, active.summed.join(" "), None),
         Reading::Unknown(why @ (Reading::STAT_MISSING | Reading::LISTENER_STAT_MISSING)) => (
             Verdict::Fail,
@@ -68,6 +72,19 @@ fn gauges(reading: &Reading) -> Check {
                 "let Envoy report downstream_rq_active and downstream_cx_active: in Istio the annotation \
                  proxy.istio.io/config with proxyStatsMatcher.inclusionRegexps; or --ignore-tcp",
             ),
+        ),
+        Reading::Unknown(why @ Reading::LISTENER_LINK_MISSING) => (
+            Verdict::Fail,
+            (*why).to_owned(),
+            Some(
+                "EXCLUDE_LISTENERS leaves out a listener whose HTTP connections cannot be told from TCP sessions: let \
+                 Envoy report listener\\..*\\.http\\..*\\.downstream_rq_completed too",
+            ),
+        ),
+        Reading::Unknown(why @ Reading::DATA_REFUSED) => (
+            Verdict::Fail,
+            (*why).to_owned(),
+            Some("nobody listens at --data: has Envoy its listeners, and is it the right port?"),
         ),
         Reading::Unknown(why) => {
             (Verdict::Fail, (*why).to_owned(), Some("is --admin the address of this pod's Envoy admin?"))
@@ -106,17 +123,37 @@ fn load_balancer(engine: &Engine) -> Check {
         let hint = "no load balancer checks /health_check.html; waits will end by --lb-buffer";
         return Check::new("load_balancer", Verdict::Warn, "not probing".to_owned(), Some(hint));
     }
-    Check::new("load_balancer", Verdict::Ok, seen.join(", "), None)
+    let late = drain.lb.probers.iter().filter(|prober| prober.slower_than(engine.rules.lb_buffer));
+    let worst = late.max_by_key(|prober| prober.interval_ms);
+    let Some(interval) = worst.and_then(|prober| prober.interval_ms) else {
+        return Check::new("load_balancer", Verdict::Ok, seen.join(", "), None);
+    };
+    let found = format!(
+        "checked every {interval} ms, but LB_BUFFER is {} ms: the pod ends before it is marked DOWN",
+        engine.rules.lb_buffer
+    );
+    let hint = format!("run `drain-sidecar plan --inter {interval}ms` and set what it prints");
+    Check::new("load_balancer", Verdict::Fail, found, Some(&hint))
+}
+
+/// Settings that undo the drain without a word.
+fn settings(engine: &Engine) -> Check {
+    let doubts = engine.args.doubts();
+    if doubts.is_empty() {
+        return Check::new("settings", Verdict::Ok, "none undoes the drain".to_owned(), None);
+    }
+    let (found, hints): (Vec<_>, Vec<_>) = doubts.into_iter().unzip();
+    Check::new("settings", Verdict::Fail, found.join("; "), Some(&hints.join("; ")))
 }
 
 fn third_answer(engine: &Engine) -> Check {
     let name = "third_answer";
     let words: Vec<_> = engine.drain().lb.probers.iter().filter_map(|prober| prober.word).collect();
     let found =
-        format!("order {:?}, load balancers that send their state: {}", engine.rules.order, words.len());
+        format!("order {}, load balancers that send their state: {}", engine.rules.order.name(), words.len());
     let hint = match (engine.rules.order, engine.rules.third) {
-        (Order::Naive, _) => Some("the naive order cuts what runs; it is for comparison only"),
-        (Order::Seed, _) | (_, Third::Off) => {
+        (Order::FailFirst, _) => Some("fail-first cuts what runs; it is for comparison only"),
+        (Order::WaitThenFail, _) | (_, Third::Off) => {
             Some("without a third answer new requests come until the 503, and some of them are cut")
         }
         (_, Third::SelfChecked) if words.is_empty() => Some(
@@ -127,16 +164,18 @@ fn third_answer(engine: &Engine) -> Check {
     Check::new(name, if hint.is_some() { Verdict::Warn } else { Verdict::Ok }, found, hint)
 }
 
-fn state_file(engine: &Engine) -> Check {
+async fn state_file(engine: &Rc<Engine>) -> Check {
     let name = "state_file";
-    match (&engine.args.state_file, &*engine.persist_error.borrow()) {
+    let failed = if engine.args.state_file.is_some() { engine.save_now().await } else { None };
+    match (&engine.args.state_file, failed) {
         (None, _) => {
             let hint = "a restart of this container forgets a drain; set --state-file on an emptyDir volume";
             Check::new(name, Verdict::Warn, "off".to_owned(), Some(hint))
         }
         (Some(path), None) => Check::new(name, Verdict::Ok, path.display().to_string(), None),
         (Some(_), Some(error)) => {
-            Check::new(name, Verdict::Fail, error.clone(), Some("is its folder there and writable?"))
+            let hint = "is its folder there, writable and not full? A restart would forget the drain";
+            Check::new(name, Verdict::Fail, error, Some(hint))
         }
     }
 }

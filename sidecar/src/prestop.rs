@@ -10,7 +10,7 @@ use hyper::{Method, StatusCode};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::client::{self, ClientError};
+use crate::client;
 use crate::config::ClientArgs;
 use crate::drain::{Command, State};
 use crate::engine::Engine;
@@ -22,8 +22,8 @@ const SLACK: Duration = Duration::from_secs(2);
 /// How long a sidecar that does not answer is given to come back.
 const RESTART_PATIENCE: Duration = Duration::from_secs(15);
 
-/// No drain is longer; the subcommand does not know the sidecar's settings.
-const LONGEST: Duration = Duration::from_secs(24 * 3600);
+/// How long a sidecar may take to say where it stands.
+const ANSWER: Duration = Duration::from_secs(5);
 
 /// How the wait ended.
 #[derive(Debug, Serialize)]
@@ -52,25 +52,52 @@ pub(crate) async fn wait(engine: &Rc<Engine>) -> Outcome {
     }
 }
 
-/// The subcommand. Success only if the pod is out.
+/// The subcommand. Success only if the pod is out. It has an end of its own whatever listens at the other side: it
+/// first asks how long a drain may take, and a sidecar that stays away is given up.
 pub(crate) async fn run(args: &ClientArgs) -> ExitCode {
-    let mut missed: Option<Instant> = None;
+    let mut heard = Instant::now();
+    let mut end: Option<Instant> = None;
     loop {
-        let error = match client::ask(&args.url, Method::GET, "/prestop", LONGEST).await {
-            Ok((status, body)) => return finish(status, &body),
-            Err(error) => error,
+        let error = match longest(args).await {
+            Ok(longest) => {
+                heard = Instant::now();
+                // A restarted sidecar takes up its drain, so the end does not start again.
+                let end = *end.get_or_insert(heard + longest + SLACK);
+                let left = end.saturating_duration_since(heard).max(SLACK) + SLACK;
+                match client::ask(&args.url, Method::GET, "/prestop", left).await {
+                    Ok((status, body)) => return finish(status, &body),
+                    Err(error) => chain(&error),
+                }
+            }
+            Err(Asked::NotHere(status)) => return finish(status, b""),
+            Err(Asked::Failed(error)) => error,
         };
-        let since = *missed.get_or_insert_with(Instant::now);
-        // A connection that broke is a sidecar that was restarted: its patience begins anew.
-        if !matches!(error, ClientError::Refused) {
-            missed = Some(Instant::now());
-        }
-        if since.elapsed() > RESTART_PATIENCE {
+        if heard.elapsed() > RESTART_PATIENCE || end.is_some_and(|end| Instant::now() > end + SLACK) {
             let hint = "is `drain-sidecar serve` running, and is --url its control listener?";
-            log("error", "prestop_failed", json!({"error": chain(&error), "hint": hint}));
+            log("error", "prestop_failed", json!({"error": error, "hint": hint}));
             return ExitCode::from(2);
         }
         tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+}
+
+enum Asked {
+    NotHere(StatusCode),
+    Failed(String),
+}
+
+/// The longest time that a drain of this sidecar takes from its beginning.
+async fn longest(args: &ClientArgs) -> Result<Duration, Asked> {
+    let asked = client::ask(&args.url, Method::GET, "/drain/status", ANSWER).await;
+    match asked.map_err(|error| Asked::Failed(chain(&error)))? {
+        (StatusCode::OK, body) => {
+            let status: Value =
+                serde_json::from_slice(&body).map_err(|error| Asked::Failed(error.to_string()))?;
+            let longest = status["progress"]["longest_ms"].as_u64();
+            longest.map(Duration::from_millis).ok_or_else(|| Asked::Failed("not a drain sidecar".to_owned()))
+        }
+        (status @ StatusCode::NOT_FOUND, _) => Err(Asked::NotHere(status)),
+        (status, _) => Err(Asked::Failed(format!("status {status}"))),
     }
 }
 

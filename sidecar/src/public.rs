@@ -7,28 +7,26 @@ use std::rc::Rc;
 
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
-use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, ETAG, HeaderValue, IF_NONE_MATCH};
+use hyper::header::{ALLOW, CACHE_CONTROL, ETAG, HeaderValue, IF_NONE_MATCH};
 use hyper::{Request, Response, StatusCode};
 
 use crate::control;
 use crate::drain::{Answer, Seen};
 use crate::engine::Engine;
-use crate::routes::{Action, find};
+use crate::reply::{Reply, plain};
+use crate::routes::{Action, Audience, find};
 
 /// HAProxy's `http-check send-state`.
 const SERVER_STATE: &str = "x-haproxy-server-state";
 
-/// A body of known length.
-pub(crate) type Reply = Response<Full<Bytes>>;
-
-/// Answers one request of either listener; `control` says whether the control paths are there.
+/// Answers one request of any listener; `audience` says which paths it has.
 pub(crate) async fn answer(
     request: Request<Incoming>,
     peer: IpAddr,
-    control: bool,
+    audience: Audience,
     engine: Rc<Engine>,
 ) -> Result<Reply, Infallible> {
-    let Some(route) = find(request.uri().path(), control) else {
+    let Some(route) = find(request.uri().path(), audience) else {
         return Ok(plain(StatusCode::NOT_FOUND, "no such path\n"));
     };
     if !route.methods.contains(&request.method().as_str()) {
@@ -90,13 +88,5 @@ fn health(request: &Request<Incoming>, status: StatusCode, body: Bytes, etag: &'
     let headers = reply.headers_mut();
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("max-age=1"));
     headers.insert(ETAG, HeaderValue::from_static(etag));
-    reply
-}
-
-/// A short text.
-pub(crate) fn plain(status: StatusCode, text: &'static str) -> Reply {
-    let mut reply = Response::new(Full::new(Bytes::from_static(text.as_bytes())));
-    *reply.status_mut() = status;
-    reply.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
     reply
 }

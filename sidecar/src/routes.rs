@@ -30,6 +30,8 @@ pub(crate) struct Route {
     pub(crate) action: Action,
     /// Seen by the load balancer and the kubelet, not only by the pod.
     pub(crate) public: bool,
+    /// On the listener for scrapers too, which changes nothing.
+    pub(crate) metrics: bool,
     summary: &'static str,
     answers: &'static [(u16, &'static str)],
 }
@@ -41,9 +43,10 @@ const DONE: (u16, &str) = (200, "Done, and in the state file.");
 pub(crate) const ROUTES: &[Route] = &[
     Route {
         path: "/health_check.html",
-        methods: &["GET"],
+        methods: &["GET", "HEAD"],
         action: Action::LbHealth,
         public: true,
+        metrics: false,
         summary: "Health as the load balancer sees it.",
         answers: &[
             (200, "In service."),
@@ -53,17 +56,19 @@ pub(crate) const ROUTES: &[Route] = &[
     },
     Route {
         path: "/health",
-        methods: &["GET"],
+        methods: &["GET", "HEAD"],
         action: Action::Readiness,
         public: true,
+        metrics: false,
         summary: "Readiness as the kubelet sees it.",
         answers: &[(200, "Until CLOSED."), (503, "CLOSED, FAULT, or Envoy has not answered yet.")],
     },
     Route {
         path: "/live",
-        methods: &["GET"],
+        methods: &["GET", "HEAD"],
         action: Action::Liveness,
         public: true,
+        metrics: false,
         summary: "Liveness as the kubelet sees it.",
         answers: &[(200, "In every other state."), (500, "FAULT.")],
     },
@@ -72,6 +77,7 @@ pub(crate) const ROUTES: &[Route] = &[
         methods: &["POST"],
         action: Action::Command(Command::Drain),
         public: false,
+        metrics: false,
         summary: "OPEN to DRAINING.",
         answers: &[DONE, CONFLICT],
     },
@@ -80,6 +86,7 @@ pub(crate) const ROUTES: &[Route] = &[
         methods: &["POST"],
         action: Action::Command(Command::CloseLb),
         public: false,
+        metrics: false,
         summary: "DRAINING to CLOSING, whatever still runs.",
         answers: &[DONE, CONFLICT],
     },
@@ -88,6 +95,7 @@ pub(crate) const ROUTES: &[Route] = &[
         methods: &["POST"],
         action: Action::Command(Command::Close),
         public: false,
+        metrics: false,
         summary: "CLOSING to CLOSED, acknowledged or not.",
         answers: &[DONE, CONFLICT],
     },
@@ -96,6 +104,7 @@ pub(crate) const ROUTES: &[Route] = &[
         methods: &["POST"],
         action: Action::Command(Command::Reopen),
         public: false,
+        metrics: false,
         summary: "DRAINING or CLOSING back to OPEN. A Warning header says what does not come back at once.",
         answers: &[DONE, CONFLICT],
     },
@@ -104,6 +113,7 @@ pub(crate) const ROUTES: &[Route] = &[
         methods: &["POST"],
         action: Action::Command(Command::Fault),
         public: false,
+        metrics: false,
         summary: "Any state to FAULT: the kubelet restarts the sidecar, which takes up the state before.",
         answers: &[DONE, CONFLICT],
     },
@@ -112,46 +122,72 @@ pub(crate) const ROUTES: &[Route] = &[
         methods: &["GET", "POST"],
         action: Action::Prestop,
         public: false,
+        metrics: false,
         summary: "Starts the drain or joins the one that runs, and answers when the pod is out.",
         answers: &[(200, "CLOSED."), (409, "Reopened meanwhile, or FAULT."), (504, "Not CLOSED in time.")],
     },
     Route {
         path: "/drain/status",
-        methods: &["GET"],
+        methods: &["GET", "HEAD"],
         action: Action::Status,
         public: false,
+        metrics: true,
         summary: "Everything known of the drain.",
         answers: &[(200, "As JSON.")],
     },
     Route {
         path: "/drain/preflight",
-        methods: &["GET"],
+        methods: &["GET", "HEAD"],
         action: Action::Preflight,
         public: false,
+        metrics: false,
         summary: "Whether a drain would work.",
         answers: &[(200, "Every check passed, or only warns."), (503, "A check failed.")],
     },
     Route {
         path: "/metrics",
-        methods: &["GET"],
+        methods: &["GET", "HEAD"],
         action: Action::Metrics,
         public: false,
+        metrics: true,
         summary: "Prometheus text.",
         answers: &[(200, "Text exposition format 0.0.4.")],
     },
     Route {
         path: "/openapi.json",
-        methods: &["GET"],
+        methods: &["GET", "HEAD"],
         action: Action::OpenApi,
         public: false,
+        metrics: false,
         summary: "This document.",
         answers: &[(200, "OpenAPI 3.1.")],
     },
 ];
 
-/// The row of a path, on a listener that has the control paths or has not.
-pub(crate) fn find(path: &str, control: bool) -> Option<&'static Route> {
-    ROUTES.iter().find(|route| route.path == path && (route.public || control))
+/// Whom a listener is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Audience {
+    /// Load balancer and kubelet: the health paths.
+    Public,
+    /// The pod itself: every path. Also the public listener, where that was asked for.
+    Control,
+    /// Scrapers: what reads and changes nothing.
+    Metrics,
+}
+
+impl Route {
+    fn on(&self, audience: Audience) -> bool {
+        match audience {
+            Audience::Public => self.public,
+            Audience::Control => true,
+            Audience::Metrics => self.metrics,
+        }
+    }
+}
+
+/// The row of a path on a listener.
+pub(crate) fn find(path: &str, audience: Audience) -> Option<&'static Route> {
+    ROUTES.iter().find(|route| route.path == path && route.on(audience))
 }
 
 /// The document of `/openapi.json`.
@@ -168,9 +204,15 @@ pub(crate) fn openapi() -> Value {
         "tags": [
             {"name": "public", "description": "For the load balancer and the kubelet."},
             {"name": "control", "description": "For the pod itself only."},
+            {"name": "metrics", "description": "On the listener for scrapers too; reads only."},
         ],
         "paths": paths,
     })
+}
+
+fn tags(route: &Route) -> Vec<&'static str> {
+    let own = if route.public { "public" } else { "control" };
+    std::iter::once(own).chain(route.metrics.then_some("metrics")).collect()
 }
 
 fn operations(route: &Route) -> Value {
@@ -187,7 +229,7 @@ fn operations(route: &Route) -> Value {
     }
     let operation = json!({
         "summary": route.summary,
-        "tags": [if route.public { "public" } else { "control" }],
+        "tags": tags(route),
         "responses": responses,
     });
     let by_method =

@@ -5,27 +5,33 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::unix::fs::FileTypeExt;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use serde_json::{Value, json};
-use tokio::net::{TcpListener, UnixListener};
+use tokio::net::{TcpListener, TcpSocket, UnixListener};
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::Semaphore;
 use tokio::task::{LocalSet, spawn_local};
 
 use crate::address::{Bind, Stream};
 use crate::agent;
 use crate::config::ServeArgs;
+use crate::connections::{Connections, Ticket};
 use crate::engine::Engine;
-use crate::log::log;
+use crate::link::Link;
+use crate::log::{chain, log};
 use crate::public;
+use crate::routes::Audience;
+use crate::state_file::{self, StateFileError};
 
-/// Connections served at once on one listener. The port is open to the node network; memory stays bounded.
+/// Connections kept on one listener; beyond that an idle one makes room. The port is open to the node's network: memory
+/// and file descriptors stay bounded, and a probe is answered however many are held open.
 const MOST_CONNECTIONS: usize = 512;
+
+/// Connections that wait to be taken in.
+const BACKLOG: u32 = 4096;
 
 /// An idle or unfinished connection is closed after this.
 const IDLE: Duration = Duration::from_secs(30);
@@ -35,6 +41,8 @@ const IDLE: Duration = Duration::from_secs(30);
 pub(crate) enum ServeError {
     #[error("cannot listen on {what}")]
     Bind { what: String, source: io::Error },
+    #[error("cannot keep the state in {what}")]
+    StateFile { what: String, source: StateFileError },
     #[error("cannot install a signal handler")]
     Signal(#[source] io::Error),
 }
@@ -50,19 +58,24 @@ pub(crate) async fn run(args: ServeArgs) -> Result<(), ServeError> {
 }
 
 async fn run_local(args: ServeArgs) -> Result<(), ServeError> {
-    let public = bind(&args.public).await?;
-    let control = if args.control_on_public { None } else { Some(bind(&args.control).await?) };
+    if let Some(path) = &args.state_file {
+        let what = path.display().to_string();
+        state_file::regular(path).map_err(|source| ServeError::StateFile { what, source })?;
+    }
+    let public = bind(&args.public)?;
+    let control = if args.control_on_public { None } else { Some(bind(&args.control)?) };
     let agent = match &args.agent {
-        Some(address) => Some(bind(address).await?),
+        Some(address) => Some(bind(address)?),
         None => None,
     };
+    let metrics = scrapers(&args);
     let mut term = signal(SignalKind::terminate()).map_err(ServeError::Signal)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(ServeError::Signal)?;
 
     let engine = Engine::new(args);
     // One question before the first answer, so that a restarted sidecar does not greet its load balancer with 503.
     engine.read_now().await;
-    announce(&public, control.as_ref(), agent.as_ref(), &engine);
+    announce(&public, [control.as_ref(), agent.as_ref(), metrics.as_ref()], &engine);
 
     spawn_local(Rc::clone(&engine).poll());
     spawn_local(Rc::clone(&engine).inquire());
@@ -71,9 +84,10 @@ async fn run_local(args: ServeArgs) -> Result<(), ServeError> {
     if let Some(Listener::Tcp(listener)) = agent {
         spawn_local(agent::serve(listener, Rc::clone(&engine)));
     }
-    spawn_local(accept(public, control.is_none(), Rc::clone(&engine)));
-    if let Some(control) = control {
-        spawn_local(accept(control, true, Rc::clone(&engine)));
+    let of_public = if control.is_none() { Audience::Control } else { Audience::Public };
+    spawn_local(accept(public, of_public, Rc::clone(&engine)));
+    for (listener, audience) in [(control, Audience::Control), (metrics, Audience::Metrics)] {
+        spawn_local_if(listener.map(|listener| accept(listener, audience, Rc::clone(&engine))));
     }
     loop {
         tokio::select! {
@@ -86,7 +100,25 @@ async fn run_local(args: ServeArgs) -> Result<(), ServeError> {
     Ok(())
 }
 
-async fn bind(address: &Bind) -> Result<Listener, ServeError> {
+fn spawn_local_if(task: Option<impl Future<Output = ()> + 'static>) {
+    if let Some(task) = task {
+        spawn_local(task);
+    }
+}
+
+/// The listener for scrapers. A pod whose metrics nobody can read is drained all the same.
+fn scrapers(args: &ServeArgs) -> Option<Listener> {
+    match bind(args.metrics.0.as_ref()?) {
+        Ok(listener) => Some(listener),
+        Err(error) => {
+            let hint = "choose another port with --metrics, or `off`";
+            log("error", "metrics_not_served", json!({"error": chain(&error), "hint": hint}));
+            None
+        }
+    }
+}
+
+fn bind(address: &Bind) -> Result<Listener, ServeError> {
     let failed = |what: String| move |source| ServeError::Bind { what, source };
     match address {
         Bind::Unix(path) => {
@@ -97,10 +129,10 @@ async fn bind(address: &Bind) -> Result<Listener, ServeError> {
             UnixListener::bind(path).map(Listener::Unix).map_err(failed(path.display().to_string()))
         }
         Bind::Tcp(address) => {
-            let bound = match TcpListener::bind(address).await {
+            let bound = match listen(*address) {
                 // A node without IPv6: all of IPv4 is what was meant.
                 Err(_) if address.ip() == Ipv6Addr::UNSPECIFIED => {
-                    TcpListener::bind(SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), address.port())).await
+                    listen(SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), address.port()))
                 }
                 bound => bound,
             };
@@ -109,18 +141,33 @@ async fn bind(address: &Bind) -> Result<Listener, ServeError> {
     }
 }
 
-fn announce(public: &Listener, control: Option<&Listener>, agent: Option<&Listener>, engine: &Engine) {
+fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    if address.ip() == Ipv6Addr::UNSPECIFIED {
+        // `:port` means both, whatever the node's net.ipv6.bindv6only says.
+        rustix::net::sockopt::set_ipv6_v6only(&socket, false)?;
+    }
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
+
+fn announce(public: &Listener, [control, agent, metrics]: [Option<&Listener>; 3], engine: &Engine) {
     let drain = engine.drain();
     let fields = json!({
         "version": env!("CARGO_PKG_VERSION"),
         "public": place(Some(public)),
         "control": place(control),
         "agent": place(agent),
+        "metrics": place(metrics),
         "state": drain.state,
         "order": engine.rules.order,
         "envoy": drain.unknown.unwrap_or("ok"),
     });
     log("info", "listening", fields);
+    for (found, hint) in engine.args.doubts() {
+        log("warn", "doubtful_setting", json!({"setting": found, "hint": hint}));
+    }
     if control.is_none() {
         let hint = "anyone who reaches the health port can drain this pod; leave out --control-on-public";
         log("warn", "control_is_public", json!({"hint": hint}));
@@ -139,10 +186,9 @@ fn place(listener: Option<&Listener>) -> Value {
     }
 }
 
-async fn accept(listener: Listener, control: bool, engine: Rc<Engine>) {
-    let slots = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+async fn accept(listener: Listener, audience: Audience, engine: Rc<Engine>) {
+    let connections = Rc::new(Connections::default());
     loop {
-        let Ok(slot) = Arc::clone(&slots).acquire_owned().await else { return };
         let accepted: io::Result<(Box<dyn Stream>, IpAddr)> = match &listener {
             Listener::Tcp(listener) => listener.accept().await.map(|(stream, peer)| {
                 // Small answers, one per round trip: waiting to fill a segment only delays them.
@@ -155,21 +201,45 @@ async fn accept(listener: Listener, control: bool, engine: Rc<Engine>) {
                 .map(|(stream, _)| (Box::new(stream) as Box<dyn Stream>, Ipv4Addr::LOCALHOST.into())),
         };
         let Ok((stream, peer)) = accepted else {
-            // Out of file descriptors: let connections end before trying again.
+            // Out of file descriptors: one of ours makes room, if it is ours that hold them.
+            connections.evict();
             tokio::time::sleep(Duration::from_millis(50)).await;
             continue;
         };
-        let engine = Rc::clone(&engine);
-        spawn_local(async move {
-            let service = service_fn(|request| public::answer(request, peer, control, Rc::clone(&engine)));
-            // A broken connection is the peer's affair.
-            let _ = http1::Builder::new()
-                .timer(TokioTimer::new())
-                .header_read_timeout(IDLE)
-                .max_buf_size(16 * 1024)
-                .serve_connection(TokioIo::new(stream), service)
-                .await;
-            drop(slot);
+        let ticket = Rc::new(connections.admit(MOST_CONNECTIONS));
+        spawn_local(serve_connection(stream, peer, audience, ticket, Rc::clone(&engine)));
+    }
+}
+
+async fn serve_connection(
+    stream: Box<dyn Stream>,
+    peer: IpAddr,
+    audience: Audience,
+    ticket: Rc<Ticket>,
+    engine: Rc<Engine>,
+) {
+    let serving = async {
+        let Ok(Ok(link)) = tokio::time::timeout(IDLE, Link::open(stream)).await else { return };
+        let held = Rc::clone(&ticket);
+        let service = service_fn(move |request| {
+            let (held, engine) = (Rc::clone(&held), Rc::clone(&engine));
+            async move {
+                held.busy();
+                let answer = public::answer(request, peer, audience, engine).await;
+                held.answered();
+                answer
+            }
         });
+        // A broken connection is the peer's affair. On the heap: most connections never get here.
+        let connection = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(IDLE)
+            .max_buf_size(16 * 1024)
+            .serve_connection(TokioIo::new(link), service);
+        let _ = Box::pin(connection).await;
+    };
+    tokio::select! {
+        () = serving => {}
+        () = ticket.ended() => {}
     }
 }

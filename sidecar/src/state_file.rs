@@ -1,5 +1,5 @@
-//! The state file: written whole or not at all, on the disk before a command is answered. [`Saved`] in, [`Saved`]
-//! out. Called by `engine`.
+//! The state file: replaced in one step, on the disk before a command is answered. [`Saved`] in, [`Saved`] out. Only a
+//! regular file is read or replaced. Called by `engine` and, for the check at the start, by `serve`.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -15,6 +15,8 @@ const LARGEST: u64 = 1 << 20;
 pub(crate) enum StateFileError {
     #[error("there is none")]
     Absent,
+    #[error("it is not a regular file")]
+    NotRegular,
     #[error("cannot read it")]
     Read(#[source] io::Error),
     #[error("cannot write it")]
@@ -25,8 +27,25 @@ pub(crate) enum StateFileError {
     Version(u32),
 }
 
+/// Whether it can be a state file: a regular file, or none yet. A device or a pipe would be replaced by the first
+/// write, or hold up the start.
+pub(crate) fn regular(path: &Path) -> Result<(), StateFileError> {
+    match fs::metadata(path) {
+        Ok(found) if !found.is_file() => Err(StateFileError::NotRegular),
+        // A link that leads nowhere is not a place for a file either.
+        Err(_) if fs::symlink_metadata(path).is_ok() => Err(StateFileError::NotRegular),
+        Ok(_) | Err(_) => Ok(()),
+    }
+}
+
+/// Names this boot of the system, where it can be told. An emptyDir outlives a restart of its node.
+pub(crate) fn boot() -> Option<String> {
+    fs::read_to_string("/proc/sys/kernel/random/boot_id").ok().map(|id| id.trim().to_owned())
+}
+
 /// Reads and checks.
 pub(crate) fn read(path: &Path) -> Result<Saved, StateFileError> {
+    regular(path)?;
     let file = File::open(path).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => StateFileError::Absent,
         _ => StateFileError::Read(error),
@@ -41,7 +60,28 @@ pub(crate) fn read(path: &Path) -> Result<Saved, StateFileError> {
 /// there is one whole file.
 pub(crate) fn write(path: &Path, saved: &Saved) -> Result<(), StateFileError> {
     let text = serde_json::to_vec(saved).map_err(StateFileError::Shape)?;
-    replace(path, &text).map_err(StateFileError::Write)
+    regular(path)?;
+    // A link stays: what it leads to is replaced.
+    let path = &fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    match replace(path, &text) {
+        Err(error) if full(&error) => overwrite(path, text).map_err(|_| StateFileError::Write(error)),
+        replaced => replaced.map_err(StateFileError::Write),
+    }
+}
+
+fn full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+/// On a disk that is full: into the blocks that the file has. A crash in the middle leaves a file that is not believed,
+/// which is no worse than one that says OPEN in a drain.
+fn overwrite(path: &Path, mut text: Vec<u8>) -> io::Result<()> {
+    let _ = fs::remove_file(path.with_extension("new"));
+    let mut file = File::options().write(true).open(path)?;
+    let length = usize::try_from(file.metadata()?.len()).unwrap_or_default();
+    text.resize(text.len().max(length), b' ');
+    file.write_all(&text)?;
+    file.sync_all()
 }
 
 fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
@@ -80,5 +120,37 @@ mod tests {
         let saved = Saved { version: 9, ..Saved::from(&Drain::new(5)) };
         write(&path, &saved).unwrap();
         assert!(matches!(read(&path), Err(StateFileError::Version(9))));
+    }
+
+    /// The first write would replace a device or a link, and reading a pipe that nobody writes to never ends.
+    #[test]
+    fn only_a_regular_file_is_read_or_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let [file, link, lost] = ["file", "link", "lost"].map(|name| folder.path().join(name));
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        std::os::unix::fs::symlink(folder.path().join("nowhere"), &lost).unwrap();
+        let saved = Saved::from(&Drain::new(5));
+        for bad in [&pipe, &lost, Path::new("/dev/null"), folder.path()] {
+            assert!(matches!(read(bad), Err(StateFileError::NotRegular)), "{}", bad.display());
+            assert!(matches!(write(bad, &saved), Err(StateFileError::NotRegular)), "{}", bad.display());
+        }
+        write(&file, &saved).unwrap();
+        write(&link, &Saved { forced: true, ..saved }).unwrap();
+        assert!(read(&file).unwrap().forced, "the link leads to it still");
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+    }
+
+    #[test]
+    fn what_is_overwritten_in_place_is_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("state.json");
+        let saved = Saved { remaining: Some(1_234_567), ..Saved::from(&Drain::new(5)) };
+        write(&path, &saved).unwrap();
+        for next in [Saved { remaining: None, ..saved.clone() }, Saved { state: State::Draining, ..saved }] {
+            overwrite(&path, serde_json::to_vec(&next).unwrap()).unwrap();
+            assert_eq!(read(&path).unwrap(), next);
+        }
     }
 }

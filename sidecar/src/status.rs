@@ -35,6 +35,8 @@ struct Progress {
     started_ms: Option<Millis>,
     /// When the drain ends at the latest.
     deadline_ms: Option<Millis>,
+    /// How long a drain takes at the longest, from its beginning.
+    longest_ms: Millis,
     /// Readings of zero in a row so far.
     zero_samples: u32,
     /// How many of them are believed.
@@ -117,6 +119,10 @@ impl Status {
                 since_ms: drain.since,
                 started_ms: drain.started,
                 deadline_ms: drain.deadline(&engine.rules),
+                longest_ms: engine
+                    .rules
+                    .drain_timeout
+                    .saturating_add(engine.rules.lb_buffer.saturating_mul(2)),
                 zero_samples: drain.zero_run,
                 zero_samples_wanted: engine.rules.zero_samples,
                 forced: drain.forced,

@@ -23,11 +23,11 @@ const SHORT: Duration = Duration::from_secs(5);
 fn main() -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     for (name, args) in [
-        ("third order", &["--order=third"][..]),
-        ("seed order", &["--order=seed"]),
+        ("no-new-work", &["--order=no-new-work"][..]),
+        ("wait-then-fail", &["--order=wait-then-fail"]),
         (
-            "seed order, a poll every 2 s",
-            &["--order=seed", "--poll-interval=2s", "--fast-poll=2s", "--zero-samples=1"],
+            "wait-then-fail, a poll every 2 s",
+            &["--order=wait-then-fail", "--poll-interval=2s", "--fast-poll=2s", "--zero-samples=1"],
         ),
     ] {
         let mut lags = runtime.block_on(flip_lags(args)).with_context(|| name.to_owned())?;

@@ -19,7 +19,7 @@ use tokio::time::sleep;
 /// Slow rates run side by side; the fast one has the machine to itself.
 const SIDE_BY_SIDE: [f64; 4] = [0.7, 3.0, 10.0, 40.0];
 const ALONE: [f64; 1] = [400.0];
-const ORDERS: [&str; 3] = ["naive", "seed", "third"];
+const ORDERS: [&str; 3] = ["fail-first", "wait-then-fail", "no-new-work"];
 const RUNS: usize = 3;
 
 /// Load goes on this long before the pod is deleted, and after it is gone.
@@ -76,7 +76,7 @@ async fn side_by_side(parts: &Parts, rates: &[f64], order: &'static str) -> anyh
 
 async fn run(parts: &Parts, rate: f64, order: &str) -> anyhow::Result<Tally> {
     let node = match order {
-        "third" => Config::understanding(Vec::new()),
+        "no-new-work" => Config::understanding(Vec::new()),
         _ => Config::reference(Vec::new()),
     };
     let plan = StagePlan {
@@ -104,13 +104,18 @@ fn show(row: &Row) {
 
 #[expect(clippy::print_stdout, reason = "the bench's result")]
 fn table(rows: &[Row]) {
-    println!("| requests/s | naive | seed | third |\n|---|---|---|---|");
+    println!("| requests/s | fail-first | wait-then-fail | no-new-work |\n|---|---|---|---|");
     for rate in SIDE_BY_SIDE.iter().chain(&ALONE) {
         let cell = |order: &str| {
             let row = rows.iter().find(|row| row.order == order && (row.rate - rate).abs() < 0.01);
             let lost = row.iter().flat_map(|row| &row.lost);
             lost.map(|tally| format!("{}/{}", tally.lost(), tally.requests)).collect::<Vec<_>>().join(", ")
         };
-        println!("| {rate} | {} | {} | {} |", cell("naive"), cell("seed"), cell("third"));
+        println!(
+            "| {rate} | {} | {} | {} |",
+            cell("fail-first"),
+            cell("wait-then-fail"),
+            cell("no-new-work")
+        );
     }
 }

@@ -131,13 +131,13 @@ fn every_variable_is_one_that_the_sidecar_takes() {
 fn the_overlays_differ_in_labels_and_order_alone() {
     let deployment = ingress("base/deployment.yaml");
     let (at, _) = native(&deployment);
-    for (overlay, order) in [("current", "naive"), ("improved", "seed"), ("third-answer", "third")] {
+    for (overlay, mode) in
+        [("fail-first", "current"), ("wait-then-fail", "improved"), ("no-new-work", "no-new-work")]
+    {
+        let order = overlay;
         let kustomization = ingress(&format!("{overlay}/kustomization.yaml"));
         let labels = &kustomization["labels"][0];
-        assert_eq!(
-            (&labels["pairs"]["mode"], &labels["pairs"]["deploy-mode"]),
-            (&overlay.into(), &overlay.into())
-        );
+        assert_eq!((&labels["pairs"]["mode"], &labels["pairs"]["deploy-mode"]), (&mode.into(), &mode.into()));
         assert_eq!(labels["includeTemplates"], true, "scripts select pods by them");
         assert_eq!(kustomization["patches"].as_array().unwrap().len(), 1);
         let patch = &kustomization["patches"][0];
@@ -189,7 +189,7 @@ fn haproxy_takes_its_configurations() {
     let own = rcgen::generate_simple_self_signed(vec!["igw.example".to_owned()]).unwrap();
     std::fs::write(&pem, own.cert.pem() + &own.signing_key.serialize_pem()).unwrap();
     let mut lines = Vec::new();
-    for name in ["current.cfg", "third-answer.cfg"] {
+    for name in ["two-answers.cfg", "no-new-work.cfg"] {
         let text = std::fs::read_to_string(folder.join(name)).unwrap();
         let own = certificate.path().join(name);
         std::fs::write(&own, text.replace("/etc/haproxy/igw.pem", &pem.display().to_string())).unwrap();

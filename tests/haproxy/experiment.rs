@@ -29,7 +29,7 @@ async fn side_by_side(options: &Options, at_once: usize) -> Vec<(Act, Measured)>
     for (act, evidence) in acts(options).into_iter().zip(run_all(options, at_once, |_| {}).await) {
         let wanted = if act.control.is_some() { Verdict::Refuted } else { Verdict::Confirmed };
         // The reference's order meets a moment without requests by chance, and may then lose none.
-        let by_chance = act.order == Order::Seed && evidence.verdict == Verdict::Inconclusive;
+        let by_chance = act.order == Order::WaitThenFail && evidence.verdict == Verdict::Inconclusive;
         let lucky = by_chance && evidence.because.contains("no request was under way");
         assert!(
             evidence.verdict == wanted || lucky,
@@ -51,12 +51,12 @@ async fn the_long_request_and_its_control() {
     assert_eq!(cells.len(), 6);
     for (act, measured) in cells {
         let events = &measured.events;
-        let cut = act.order == Order::Naive && act.control != Some(Control::NoFlush);
+        let cut = act.order == Order::FailFirst && act.control != Some(Control::NoFlush);
         assert_eq!(events.sessions_cut_ms.is_some(), cut, "{act:?} {events:?}");
-        assert_eq!(events.no_new_work_ms.is_some(), act.order == Order::Third, "{act:?} {events:?}");
-        assert_eq!(events.listener_drain_ms.is_some(), act.order != Order::Naive, "{act:?} {events:?}");
+        assert_eq!(events.no_new_work_ms.is_some(), act.order == Order::NoNewWork, "{act:?} {events:?}");
+        assert_eq!(events.listener_drain_ms.is_some(), act.order != Order::FailFirst, "{act:?} {events:?}");
         let zero_first = events.active_zero_ms.zip(events.lb_down_ms).is_some_and(|(zero, down)| zero < down);
-        assert_eq!(zero_first, act.order != Order::Naive, "{act:?} {events:?}");
+        assert_eq!(zero_first, act.order != Order::FailFirst, "{act:?} {events:?}");
     }
 }
 
@@ -114,7 +114,7 @@ async fn the_rolling_restart() {
     // of its connection, and a connection closed without a status where it was a later one.
     let naive = |scenario| {
         let (_, measured) =
-            cells.iter().find(|(act, _)| (act.scenario, act.order) == (scenario, Order::Naive)).unwrap();
+            cells.iter().find(|(act, _)| (act.scenario, act.order) == (scenario, Order::FailFirst)).unwrap();
         let bad_gateways = measured.shots.iter().filter(|shot| shot.status == Some(502)).count();
         (bad_gateways > 0, measured.tally.connection_errors > 0)
     };

@@ -1,5 +1,7 @@
 //! What goes wrong during a drain: Envoy hangs or dies, the admin tells nonsense, the sidecar is killed or broken.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use hyper::Method;
@@ -50,14 +52,16 @@ async fn nonsense_from_the_admin_is_never_zero() {
         (truncated, "broken"),
         ("HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nht", "timeout"),
     ] {
-        let admin = fake_admin(said, why == "timeout").await;
-        let plan = plan(&[&format!("--admin=http://{admin}"), "--drain-timeout=1s", "--order=seed"]).await;
+        let (admin, turned) = turning_admin(said, why == "timeout").await;
+        let plan =
+            plan(&[&format!("--admin=http://{admin}"), "--drain-timeout=1s", "--order=wait-then-fail"]).await;
         let folder = tempfile::tempdir().unwrap();
         let mut args = plan.sidecar_args.clone();
         args.extend(["--public=127.0.0.1:0".to_owned(), "--control=127.0.0.1:0".to_owned()]);
         let log = folder.path().join("log");
         let sidecar = probes::lab::ingress::Sidecar::start(&plan.sidecar, &args, log).await.unwrap();
-        assert_eq!(sidecar.public("/health").await.unwrap(), 503, "{why}: never in service");
+        assert_eq!(sidecar.public("/health").await.unwrap(), 200, "{why}: in service so far");
+        turned.store(true, Ordering::SeqCst);
         let (code, answer) = sidecar.ask(Method::GET, "/prestop", GRACE).await.unwrap();
         assert_eq!((code.as_u16(), &answer["forced"]), (200, &Value::from(true)), "{why}: {answer}");
         assert_eq!(answer["remaining"], Value::Null, "{why}: not known is not zero");
@@ -127,7 +131,7 @@ async fn a_fault_cuts_nothing() {
 /// ... and does where it has only 200 and 503 to say.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_fault_cuts_where_503_is_all_there_is_to_say() {
-    let mut plan = plan(&["--order=seed"]).await;
+    let mut plan = plan(&["--order=wait-then-fail"]).await;
     plan.nodes = vec![reference()];
     let stage = stage(&plan).await;
     let target = get(&stage);
@@ -142,19 +146,34 @@ async fn a_fault_cuts_where_503_is_all_there_is_to_say() {
     assert_eq!(Tally::of(&shots).lost(), 4, "{:?}", lost(&shots));
 }
 
+/// What an Envoy with nothing to do says.
+pub(crate) const IDLE: &str = "HTTP/1.1 200 OK\r\nconnection: close\r\n\r\nhttp.ingress.downstream_rq_active: 0\n\
+                               listener.0.0.0.0_8080.downstream_cx_active: 0\n";
+
 /// An admin that says one thing to everyone; `hold` keeps the connection open afterwards, as a slow drip does.
 pub(crate) async fn fake_admin(said: &'static str, hold: bool) -> std::net::SocketAddr {
+    let (admin, turned) = turning_admin(said, hold).await;
+    turned.store(true, Ordering::SeqCst);
+    admin
+}
+
+/// One that is idle until it is turned, and says `said` from then on.
+async fn turning_admin(said: &'static str, hold: bool) -> (std::net::SocketAddr, Arc<AtomicBool>) {
+    let turned = Arc::new(AtomicBool::new(false));
+    let now = Arc::clone(&turned);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let addr = listener.local_addr().unwrap();
     tokio::spawn(async move {
         let mut open = Vec::new();
         while let Ok((mut stream, _)) = listener.accept().await {
             let _ = stream.read(&mut [0; 4096]).await;
+            let turned = now.load(Ordering::SeqCst);
+            let said = if turned { said } else { IDLE };
             let _ = stream.write_all(said.as_bytes()).await;
-            if hold {
+            if hold && turned {
                 open.push(stream);
             }
         }
     });
-    addr
+    (addr, turned)
 }

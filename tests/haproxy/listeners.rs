@@ -11,13 +11,11 @@ use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::faults::fake_admin;
+use crate::faults::{IDLE, fake_admin};
 use crate::{plan, stage, until};
 
 const SHORT: Duration = Duration::from_secs(3);
 const GRACE: Duration = Duration::from_secs(60);
-const IDLE: &str = "HTTP/1.1 200 OK\r\nconnection: close\r\n\r\nhttp.ingress.downstream_rq_active: 0\n\
-                    listener.0.0.0.0_8080.downstream_cx_active: 0\n";
 
 /// A health answer that is known already is not sent again; 503 is never turned into 304.
 #[tokio::test(flavor = "multi_thread")]

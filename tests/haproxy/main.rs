@@ -3,9 +3,11 @@
 
 #![expect(clippy::unwrap_used, reason = "a test's helpers fail the test")]
 
+mod counting;
 mod experiment;
 mod faults;
 mod hook;
+mod hostile;
 mod listeners;
 mod orders;
 mod third;

@@ -26,7 +26,7 @@ async fn the_third_answer_loses_nothing_under_load() {
 /// The same with the reference's order: new requests come until the 503 and beyond, and DOWN cuts them.
 #[tokio::test(flavor = "multi_thread")]
 async fn holding_200_until_zero_loses_requests_under_load() {
-    let args = ["--order=seed", "--drain-timeout=3s"];
+    let args = ["--order=wait-then-fail", "--drain-timeout=3s"];
     let mut plan = plan(&args).await;
     plan.nodes = vec![reference()];
     let mut stage = stage(&plan).await;
@@ -42,7 +42,7 @@ async fn holding_200_until_zero_loses_requests_under_load() {
 /// ... and it is the flush that cuts them: the control of the control.
 #[tokio::test(flavor = "multi_thread")]
 async fn without_on_marked_down_the_flip_cuts_nothing() {
-    let args = ["--order=seed", "--drain-timeout=3s"];
+    let args = ["--order=wait-then-fail", "--drain-timeout=3s"];
     let mut plan = plan(&args).await;
     plan.nodes = vec![probes::lab::haproxy::config::Config { flush: false, ..reference() }];
     let stage = stage(&plan).await;

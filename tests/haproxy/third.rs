@@ -41,3 +41,33 @@ async fn the_agent_check_drains_too() {
     assert_eq!(Tally::of(&shots).lost(), 0, "{:?}\n{}", lost(&shots), log(&stage, 0));
     assert!(stage.pods[0].sidecar.said("lb_not_acknowledged", "detail", "no_new_work").is_some());
 }
+
+/// The load balancer is reloaded while a request holds the drain. Its new process knows nothing of the drain, says UP with
+/// its first check, and is told again: nothing is taken back, and nothing that it sends meanwhile is cut.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reload_in_mid_drain_keeps_the_answer() {
+    let mut stage = stage(&plan(&["--drain-timeout=30s"]).await).await;
+    let target = get(&stage);
+    let mut long = tokio::task::JoinSet::new();
+    for number in 0..2 {
+        let target = target.clone();
+        long.spawn(async move { target.shoot("/sleep?ms=6000", &format!("long {number}")).await });
+    }
+    until(&stage, 0, "the request arrives", |status| status["active"]["http"] == 1).await;
+    let load = steady(&stage, 20.0);
+    stage.pods[0].sidecar.ask(Method::POST, "/drain", SHORT).await.unwrap();
+    until_lb_says(&stage, 0, "pod-a", &["NOLB"]).await;
+    stage.nodes[0].reload().await.unwrap();
+    until_lb_says(&stage, 0, "pod-a", &["NOLB"]).await;
+    until(&stage, 0, "the end", |status| status["state"] == "CLOSED").await;
+    let mut shots = load.stop().await;
+    shots.extend(long.join_all().await);
+    assert!(stage.pods[0].sidecar.log().iter().all(|line| line["event"] != "third_answer_taken_back"));
+    assert_eq!(
+        stage.pods[0].sidecar.status().await.unwrap()["progress"]["forced"],
+        false,
+        "{}",
+        log(&stage, 0)
+    );
+    assert_eq!(Tally::of(&shots).lost(), 0, "{:?}\n{}", lost(&shots), log(&stage, 0));
+}

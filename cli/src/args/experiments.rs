@@ -7,7 +7,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand, ValueEnum};
 use policies::Resolution;
 use policies::Version;
-use probes::experiments::drain::Scenario;
+use probes::experiments::drain::{Order, Scenario};
 use probes::experiments::evidence::Topology;
 use probes::lab::envoy::bootstrap::{HttpVersion, Layer};
 
@@ -83,6 +83,9 @@ pub struct RunArgs {
     /// Of `drain`: every time of the reference is multiplied by this. 0.1 is the least that its checks fit into.
     #[arg(long, default_value_t = 1.0, value_parser = scale)]
     pub scale: f64,
+    /// Of `drain`: only these orders of the sidecar's signals.
+    #[arg(long, value_name = "ORDER", value_delimiter = ',', value_parser = order())]
+    pub order: Vec<Order>,
     /// Of `drain`: only these scenarios.
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = scenario())]
     pub scenario: Vec<Scenario>,
@@ -196,6 +199,21 @@ fn stream(text: &str) -> Result<Duration, String> {
 fn scenario() -> impl TypedValueParser<Value = Scenario> {
     let parser = PossibleValuesParser::new(Scenario::ALL.map(Scenario::name));
     parser.try_map(|name| Scenario::ALL.into_iter().find(|s| s.name() == name).ok_or("no such scenario"))
+}
+
+/// Each order by its name; `naive`, `seed` and `third` are what older scripts call them.
+fn order() -> impl TypedValueParser<Value = Order> {
+    let older = |order: Order| match order {
+        Order::FailFirst => "naive",
+        Order::WaitThenFail => "seed",
+        Order::NoNewWork => "third",
+    };
+    let parser = PossibleValuesParser::new(
+        Order::ALL.map(|order| PossibleValue::new(order.name()).alias(older(order))),
+    );
+    parser.try_map(move |name| {
+        Order::ALL.into_iter().find(|&o| o.name() == name || older(o) == name).ok_or("no such order")
+    })
 }
 
 fn scale(text: &str) -> Result<f64, String> {

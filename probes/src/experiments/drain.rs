@@ -6,6 +6,7 @@ mod events;
 mod said;
 mod scene;
 mod signals;
+mod told;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -31,27 +32,30 @@ pub const QUESTION: &str = "does a pod leave its load balancer without cutting a
 
 /// Which signals the sidecar gives in which order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "kebab-case")]
 pub enum Order {
     /// 503 at once.
-    Naive,
+    #[serde(alias = "naive")]
+    FailFirst,
     /// 200 until zero, then 503.
-    Seed,
+    #[serde(alias = "seed")]
+    WaitThenFail,
     /// "No new work", then zero, then 503.
-    Third,
+    #[serde(alias = "third")]
+    NoNewWork,
 }
 
 impl Order {
     /// All, from worst to best.
-    pub const ALL: [Self; 3] = [Self::Naive, Self::Seed, Self::Third];
+    pub const ALL: [Self; 3] = [Self::FailFirst, Self::WaitThenFail, Self::NoNewWork];
 
     /// As the sidecar's flag has it.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
-            Self::Naive => "naive",
-            Self::Seed => "seed",
-            Self::Third => "third",
+            Self::FailFirst => "fail-first",
+            Self::WaitThenFail => "wait-then-fail",
+            Self::NoNewWork => "no-new-work",
         }
     }
 }
@@ -142,23 +146,23 @@ impl Scenario {
     const fn orders(self) -> &'static [Order] {
         match self {
             Self::Long | Self::Rolling | Self::RollingKept | Self::Stream | Self::StreamH2 => &Order::ALL,
-            Self::Watched => &[Order::Seed, Order::Third],
-            _ => &[Order::Third],
+            Self::Watched => &[Order::WaitThenFail, Order::NoNewWork],
+            _ => &[Order::NoNewWork],
         }
     }
 
     /// What makes it come out the other way, and in which order.
     const fn control(self) -> Option<(Order, Control)> {
         match self {
-            Self::Long => Some((Order::Naive, Control::NoFlush)),
-            Self::Gone => Some((Order::Third, Control::Paused)),
-            Self::Idle => Some((Order::Third, Control::AllCounted)),
-            Self::Kinds => Some((Order::Third, Control::LetGo)),
-            Self::Unaware | Self::Nodes => Some((Order::Third, Control::NoState)),
-            Self::Killed => Some((Order::Third, Control::NoStateFile)),
-            Self::Reopen => Some((Order::Third, Control::ListenersDrained)),
-            Self::Posts => Some((Order::Naive, Control::FailFirst)),
-            Self::Preflight => Some((Order::Third, Control::Prepared)),
+            Self::Long => Some((Order::FailFirst, Control::NoFlush)),
+            Self::Gone => Some((Order::NoNewWork, Control::Paused)),
+            Self::Idle => Some((Order::NoNewWork, Control::AllCounted)),
+            Self::Kinds => Some((Order::NoNewWork, Control::LetGo)),
+            Self::Unaware | Self::Nodes => Some((Order::NoNewWork, Control::NoState)),
+            Self::Killed => Some((Order::NoNewWork, Control::NoStateFile)),
+            Self::Reopen => Some((Order::NoNewWork, Control::ListenersDrained)),
+            Self::Posts => Some((Order::FailFirst, Control::FailFirst)),
+            Self::Preflight => Some((Order::NoNewWork, Control::Prepared)),
             _ => None,
         }
     }
@@ -167,7 +171,7 @@ impl Scenario {
 /// What makes a verdict come out the other way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Control {
-    /// The load balancer does not cut sessions on DOWN: then even the naive order loses nothing.
+    /// The load balancer does not cut sessions on DOWN: then even `fail-first` loses nothing.
     NoFlush,
     /// The killed sidecar finds no state file: then it forgets the drain.
     NoStateFile,
@@ -189,7 +193,7 @@ pub enum Control {
 
 /// All, with what is changed and must then be seen.
 pub const CONTROLS: [(Control, &str); 9] = [
-    (Control::NoFlush, "the load balancer cuts nothing on DOWN: the naive order loses nothing either"),
+    (Control::NoFlush, "the load balancer cuts nothing on DOWN: fail-first loses nothing either"),
     (Control::NoStateFile, "a killed sidecar finds no state file: it forgets the drain"),
     (Control::Paused, "Envoy is paused, not gone: it is held for"),
     (
@@ -359,8 +363,8 @@ pub async fn run(act: Act, options: &Options) -> Evidence {
     }
 }
 
-/// Whether the order did what it is known to do: the naive one cuts, the reference's may cut under steady load only,
-/// and the third answer cuts nothing.
+/// Whether the order did what it is known to do: `fail-first` cuts, `wait-then-fail` may cut under steady load only,
+/// and `no-new-work` cuts nothing.
 #[must_use]
 pub fn judge(act: Act, options: &Options, measured: &Measured) -> Judgement {
     if let Some(said) = &measured.said {
@@ -370,12 +374,12 @@ pub fn judge(act: Act, options: &Options, measured: &Measured) -> Judgement {
     let connection_errors = measured.tally.connection_errors;
     let bad_gateways = measured.shots.iter().filter(|shot| shot.status == Some(502)).count();
     let loses = match act.order {
-        Order::Naive => true,
-        Order::Seed => act.scenario.is_rolling(),
-        Order::Third => false,
+        Order::FailFirst => true,
+        Order::WaitThenFail => act.scenario.is_rolling(),
+        Order::NoNewWork => false,
     };
     let lost = measured.tally.lost() > 0 || measured.cut > 0;
-    if act.order == Order::Seed && loses && !lost {
+    if act.order == Order::WaitThenFail && loses && !lost {
         // It flips at the first moment without a request, and what comes until DOWN may be over by then.
         return Judgement::open(format!("{said}: no request was under way as the load balancer went DOWN"));
     }
@@ -393,11 +397,11 @@ pub fn judge(act: Act, options: &Options, measured: &Measured) -> Judgement {
             let state = measured.resumed.as_deref().unwrap_or("unknown");
             checks.push((state == "DRAINING", format!("after the kill the sidecar was {state}")));
         }
-        Scenario::Rolling if act.order == Order::Naive => {
+        Scenario::Rolling if act.order == Order::FailFirst => {
             checks
                 .push((bad_gateways > 0, format!("{bad_gateways} first requests of a connection got a 502")));
         }
-        Scenario::RollingKept if act.order == Order::Naive => {
+        Scenario::RollingKept if act.order == Order::FailFirst => {
             let silent = bad_gateways == 0 && connection_errors > 0;
             let what = "later requests of a connection got no status";
             checks.push((silent, format!("{connection_errors} {what}, {bad_gateways} a 502")));
@@ -411,6 +415,6 @@ fn long(order: Order, options: &Options, measured: &Measured) -> Option<(bool, S
     let shot = measured.shots.first()?;
     let whole = Duration::from_millis(shot.took_ms) >= options.seconds(scene::LONG);
     let status = shot.status.unwrap_or(0);
-    let known = if order == Order::Naive { status == 502 && !whole } else { status == 200 && whole };
+    let known = if order == Order::FailFirst { status == 502 && !whole } else { status == 200 && whole };
     Some((known, format!("status {status} after {} ms", shot.took_ms)))
 }

@@ -89,14 +89,21 @@ impl Child {
         Ok(Self { watchdog, pipe, log, pid_file })
     }
 
+    /// The program's own process id, once the shell has started it.
+    ///
+    /// # Errors
+    /// It is not known yet.
+    pub fn pid(&self) -> io::Result<Pid> {
+        let text = std::fs::read_to_string(&self.pid_file)?;
+        Ok(text.trim().parse().ok().and_then(Pid::from_raw).ok_or(io::ErrorKind::NotFound)?)
+    }
+
     /// Sends a signal to the program itself.
     ///
     /// # Errors
     /// It is not there.
     pub fn signal(&self, signal: Signal) -> io::Result<()> {
-        let text = std::fs::read_to_string(&self.pid_file)?;
-        let pid = text.trim().parse().ok().and_then(Pid::from_raw).ok_or(io::ErrorKind::NotFound)?;
-        Ok(kill_process(pid, signal)?)
+        Ok(kill_process(self.pid()?, signal)?)
     }
 
     /// Whether it still runs.

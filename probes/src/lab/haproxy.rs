@@ -53,6 +53,8 @@ impl HaProxyError {
 #[derive(Debug)]
 pub struct HaProxy {
     child: Child,
+    /// Processes before a reload: they end when their last session has.
+    retired: Vec<Child>,
     folder: Scratch,
 }
 
@@ -72,7 +74,7 @@ impl HaProxy {
         let args = ["-db".as_ref(), "-f".as_ref(), file.as_os_str()];
         let child = Child::start(&binary, args, folder.path().join("haproxy.log"))
             .map_err(io("haproxy cannot be started"))?;
-        let mut haproxy = Self { child, folder };
+        let mut haproxy = Self { child, retired: Vec::new(), folder };
         let deadline = Instant::now() + Duration::from_secs(10);
         loop {
             match haproxy.servers().await {
@@ -86,6 +88,38 @@ impl HaProxy {
                 Err(_) => sleep(Duration::from_millis(20)).await,
             }
         }
+    }
+
+    /// Starts a new process that takes over from this one, as `systemctl reload haproxy` does: what runs stays with the
+    /// old one, and the new one knows nothing of the servers' states. Returns when the new one answers.
+    ///
+    /// # Errors
+    /// It cannot be started, or does not answer.
+    pub async fn reload(&mut self) -> Result<(), HaProxyError> {
+        let io = |what| move |source| HaProxyError::Io { what, source };
+        let binary = find().ok_or(HaProxyError::Missing)?;
+        let old = self.child.pid().map_err(io("the old process is not known"))?.as_raw_nonzero().to_string();
+        let file = self.folder.path().join("haproxy.cfg");
+        let args = ["-db".as_ref(), "-f".as_ref(), file.as_os_str(), "-sf".as_ref(), old.as_ref()];
+        let log = self.folder.path().join(format!("haproxy-{}.log", self.retired.len() + 1));
+        let child = Child::start(&binary, args, log).map_err(io("haproxy cannot be started"))?;
+        let pid = || child.pid().map(|pid| pid.as_raw_nonzero().to_string());
+        let deadline = Instant::now() + Duration::from_secs(10);
+        loop {
+            let said = stats::process(&self.stats_socket()).await;
+            match (said, pid()) {
+                (Ok(answers), Ok(new)) if answers == new => break,
+                (Err(source), _) if Instant::now() > deadline => {
+                    return Err(HaProxyError::Io { what: "the stats socket does not answer", source });
+                }
+                _ if Instant::now() > deadline => {
+                    return Err(HaProxyError::Ended { said: "the old process still answers".to_owned() });
+                }
+                _ => sleep(Duration::from_millis(10)).await,
+            }
+        }
+        self.retired.push(std::mem::replace(&mut self.child, child));
+        Ok(())
     }
 
     /// Where HTTP/1 clients connect.
@@ -125,13 +159,13 @@ impl HaProxy {
     /// The sessions that HAProxy itself ended, by its log.
     #[must_use]
     pub fn cut_sessions(&self) -> Vec<CutSession> {
-        stats::cut_sessions(&self.child.log())
+        stats::cut_sessions(&self.log())
     }
 
     /// Its whole log.
     #[must_use]
     pub fn log(&self) -> String {
-        self.child.log()
+        self.retired.iter().chain([&self.child]).map(Child::log).collect()
     }
 }
 

@@ -94,6 +94,63 @@ fn only_exact_names_are_left_out() {
     assert_eq!(known(text, &counting()).total(), 7);
 }
 
+/// A gauge that has gone below zero reads as 2^64 - 1: more than enough to wait for, with whatever is added.
+#[test]
+fn sums_do_not_wrap_to_zero() {
+    let most = u64::MAX;
+    let text = format!(
+        "http.a.downstream_rq_active: {most}\nhttp.b.downstream_rq_active: 1\n\
+         http.a.downstream_rq_total: {most}\nhttp.b.downstream_rq_total: 1\n\
+         http.a.downstream_cx_active: 0\nlistener.0.0.0.0_80.downstream_cx_active: {most}\n\
+         listener.0.0.0.0_81.downstream_cx_active: 1\n"
+    );
+    assert_eq!(known(&text, &counting()).total(), most);
+}
+
+/// A listener's `stat_prefix` is free: only what repeats another gauge is a repetition.
+#[test]
+fn listeners_with_the_names_of_threads_and_of_the_admin_count() {
+    let with = |lines: &str| {
+        format!("http.ingress.downstream_rq_active: 0\nhttp.ingress.downstream_cx_active: 0\n{lines}")
+    };
+    for (lines, sessions) in [
+        (
+            "listener.edge.worker_1.downstream_cx_active: 2\nlistener.edge.worker_1.worker_0.downstream_cx_active: 2\n",
+            2,
+        ),
+        ("listener.edge.worker_x.downstream_cx_active: 3\nlistener.edge.downstream_cx_active: 1\n", 4),
+        ("listener.edge.downstream_cx_active: 1\nlistener.edge.worker_11.downstream_cx_active: 1\n", 1),
+        (
+            "listener.admin.downstream_cx_active: 3\nlistener.admin.main_thread.downstream_cx_active: 1\n\
+             listener.admin.worker_0.downstream_cx_active: 2\n",
+            2,
+        ),
+        (
+            "listener.admin.downstream_cx_active: 1\nlistener.admin.main_thread.downstream_cx_active: 1\n\
+             listener.0.0.0.0_80.downstream_cx_active: 0\n",
+            0,
+        ),
+    ] {
+        assert_eq!(known(&with(lines), &counting()).tcp, Some(sessions), "{lines}");
+    }
+}
+
+/// Which listener an HTTP manager sits on is told by one more gauge. Without it, connections on a skipped listener
+/// would be subtracted from the others, and hide a session there.
+#[test]
+fn a_skipped_listener_without_its_link_is_unknown_and_not_zero() {
+    let text = "http.ingress.downstream_rq_active: 0\nhttp.ingress.downstream_cx_active: 2\n\
+                listener.0.0.0.0_8080.downstream_cx_active: 2\nlistener.0.0.0.0_9000.downstream_cx_active: 1\n";
+    let skipping = Counting { exclude_listeners: vec!["0.0.0.0_8080".to_owned()], ..counting() };
+    assert_eq!(skipping.read(text), Reading::Unknown(Reading::LISTENER_LINK_MISSING));
+    let linked = format!("{text}listener.0.0.0.0_8080.http.ingress.downstream_rq_completed: 9\n");
+    assert_eq!(known(&linked, &skipping).tcp, Some(1));
+    // At rest nothing is hidden yet, but preflight can tell.
+    let idle = text.replace(": 2", ": 0");
+    assert!(known(&idle, &skipping).unlinked && !known(&linked, &skipping).unlinked);
+    assert!(!known(text, &counting()).unlinked);
+}
+
 proptest::proptest! {
     /// Whatever a broken admin says, it is read or refused, and never more is waited for than was said.
     #[test]

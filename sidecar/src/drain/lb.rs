@@ -74,6 +74,9 @@ pub(crate) struct Prober {
     pub(crate) sessions: String,
     pub(crate) last_ms: Millis,
     pub(crate) interval_ms: Option<Millis>,
+    /// It has said NOLB in this drain. What it says later is that of a process that has been restarted or of a second
+    /// one, not a misunderstanding.
+    pub(crate) understood: bool,
     /// The third answer was misunderstood here and has been taken back.
     pub(crate) refused: bool,
     pub(crate) offers: u32,
@@ -111,6 +114,7 @@ impl Lb {
                 event = event.or(Some("lb_state"));
             }
             prober.word = Some(header.word);
+            prober.understood |= draining && header.word == Word::Nolb;
             header.sessions.clone_into(&mut prober.sessions);
             if draining && prober.misunderstood() {
                 prober.refused = true;
@@ -130,7 +134,7 @@ impl Lb {
 
     pub(super) fn forget_offers(&mut self) {
         for prober in &mut self.probers {
-            (prober.offers, prober.refused) = (0, false);
+            (prober.offers, prober.refused, prober.understood) = (0, false, false);
         }
     }
 
@@ -143,6 +147,7 @@ impl Lb {
             sessions: String::new(),
             last_ms: now,
             interval_ms: None,
+            understood: false,
             refused: false,
             offers: 0,
         };
@@ -175,6 +180,13 @@ impl Lb {
         self.every(now, |prober| prober.refused || matches!(prober.word, Some(Word::Nolb | Word::Down)))
     }
 
+    /// Whether one that knows the third answer would send new requests, by its newest word: a load balancer that was
+    /// restarted in mid-drain does so until its first check.
+    pub(super) fn any_sends(&self, now: Millis) -> bool {
+        let sends = |prober: &Prober| matches!(prober.word, Some(Word::Up | Word::UpFailing));
+        self.live(now).any(|prober| !prober.refused && sends(prober))
+    }
+
     pub(super) fn all_down(&self, now: Millis) -> bool {
         self.every(now, |prober| prober.word == Some(Word::Down))
     }
@@ -190,10 +202,18 @@ impl Prober {
         now.saturating_sub(self.last_ms) <= patience
     }
 
+    /// Whether the buffer is shorter than what it takes to be marked DOWN: two failed checks, of which the first may be
+    /// one interval away. A twentieth is left for checks that come late.
+    pub(crate) fn slower_than(&self, lb_buffer: Millis) -> bool {
+        self.interval_ms
+            .is_some_and(|interval| interval.saturating_mul(57) / 20 > lb_buffer.saturating_add(50))
+    }
+
     /// After an offer, a lost health point means that the answer was taken for a failure; repeated plain `UP` means
     /// that it was taken for health.
     fn misunderstood(&self) -> bool {
         match self.word {
+            _ if self.understood => false,
             Some(Word::UpFailing) => self.offers > 0,
             Some(Word::Up) => self.offers >= OFFERS,
             _ => false,

@@ -7,8 +7,15 @@ use crate::count::Reading;
 /// Refused connections in a row, after at least one success, that mean the Envoy process is gone.
 const GONE_AFTER: u32 = 3;
 
+/// Readings in a row, and for how long, that say that no Envoy serves here until the pod is out of service. A hot
+/// restart is shorter; a load balancer needs longer to notice by itself.
+const ABSENT_AFTER: (u32, Millis) = (3, 1_000);
+
 /// How long a SIGTERM that finds OPEN waits for the hook of the same termination, which may come a moment later.
 const SIGTERM_GRACE: Millis = 2_000;
+
+/// The reading before the first one.
+pub(super) const NOT_YET_READ: &str = "not_yet_read";
 
 /// An agent check that has not come for this long is not there.
 const AGENT_QUIET: Millis = 10_000;
@@ -20,11 +27,13 @@ impl Drain {
     pub(super) fn read(&mut self, reading: Reading, rules: &Rules, now: Millis, effects: &mut Vec<Effect>) {
         match reading {
             Reading::Known(active) => {
-                if !self.warm {
+                // A drain that began out of service ends out of service.
+                if !self.warm && self.state == State::Open {
                     self.warm = true;
                     effects.push(Effect::Note("envoy_contact", String::new()));
                     effects.push(Effect::Persist);
                 }
+                (self.absent, self.doubtful) = (None, false);
                 let age = self.started.map_or(0, |started| now.saturating_sub(started));
                 let zero = rules.waited_for(&active, age) <= rules.min_active;
                 let counts = self.state == State::Draining && self.settled.is_some();
@@ -41,18 +50,57 @@ impl Drain {
                     effects.push(Effect::Note("stats_unknown", why.to_owned()));
                 }
                 (self.zero_run, self.unknown) = (0, Some(why));
+                self.absent_for(why, now, effects);
+                // It serves; only its numbers cannot be told apart.
+                if why == Reading::LISTENER_LINK_MISSING && self.state == State::Open {
+                    self.warm = true;
+                }
                 self.gone_run = if why == Reading::REFUSED { self.gone_run + 1 } else { 0 };
             }
         }
     }
 
-    /// A state file outlives the Envoy it speaks of when the whole pod is restarted in place: then the pod is new.
+    /// In service, an Envoy that is dead or has come back without its listeners takes the pod out. One that hangs does
+    /// not: its requests would be cut by a load balancer that takes 503 for DOWN.
+    fn absent_for(&mut self, why: &'static str, now: Millis, effects: &mut Vec<Effect>) {
+        if !Reading::ABSENT.contains(&why) {
+            self.absent = None;
+            return;
+        }
+        let (since, run) = self.absent.map_or((now, 1), |(since, run)| (since, run.saturating_add(1)));
+        self.absent = Some((since, run));
+        self.doubtful = true;
+        // What a state file says of an Envoy is not known of this one.
+        let (wanted, long) = if self.resumed { (1, 0) } else { ABSENT_AFTER };
+        if self.warm && self.state == State::Open && run >= wanted && now.saturating_sub(since) >= long {
+            self.warm = false;
+            effects.push(Effect::Note("envoy_lost", why.to_owned()));
+            effects.push(Effect::Persist);
+        }
+    }
+
+    /// A state file outlives the Envoy it speaks of when the whole pod is restarted in place: then the pod is new. So
+    /// it is when the proxy's container is restarted after its hook has run, which leaves the sidecar in CLOSED.
     pub(super) fn envoy_started(&mut self, at: Millis, now: Millis, effects: &mut Vec<Effect>) {
-        if self.listeners_drained.is_some_and(|drained| at > drained + CLOCK_SLACK) {
+        let before = self.envoy_started.replace(at);
+        let another = before.is_some_and(|before| at > before.saturating_add(CLOCK_SLACK));
+        if self.state == State::Closed
+            && self.sigterm.is_none()
+            && (another || at > self.since.saturating_add(CLOCK_SLACK))
+        {
+            (self.warm, self.doubtful, self.resumed) = (false, true, false);
+            (self.listeners_drained, self.listeners_asked) = (None, None);
+            return self.reopen("envoy_is_newer_than_the_drain", now, effects);
+        }
+        self.doubtful |= another;
+        if self.listeners_drained.is_some_and(|drained| at > drained.saturating_add(CLOCK_SLACK)) {
             (self.listeners_drained, self.listeners_asked) = (None, None);
             effects.push(Effect::Persist);
         }
-        if std::mem::take(&mut self.resumed) && self.state != State::Open && at > self.since + CLOCK_SLACK {
+        if std::mem::take(&mut self.resumed)
+            && self.state != State::Open
+            && at > self.since.saturating_add(CLOCK_SLACK)
+        {
             self.reopen("envoy_is_newer_than_the_drain", now, effects);
         }
     }
@@ -60,6 +108,7 @@ impl Drain {
     pub(super) fn progress(&mut self, rules: &Rules, now: Millis, effects: &mut Vec<Effect>) {
         if self.resumed && self.gone_run >= GONE_AFTER && self.state != State::Open {
             (self.resumed, self.warm) = (false, false);
+            self.doubtful = true;
             self.reopen("no_envoy_at_start", now, effects);
         }
         if self.state == State::Open {
@@ -79,15 +128,18 @@ impl Drain {
     fn on_sigterm(&mut self, rules: &Rules, now: Millis, effects: &mut Vec<Effect>) {
         match self.sigterm {
             Some(_) if rules.drain_on_sigterm => self.begin("sigterm", now, effects),
-            Some(at) if now >= at + SIGTERM_GRACE => effects.push(Effect::Exit),
+            Some(at) if now >= at.saturating_add(SIGTERM_GRACE) => effects.push(Effect::Exit),
             _ => {}
         }
     }
 
     fn drain_on(&mut self, rules: &Rules, now: Millis, effects: &mut Vec<Effect>) {
         let Some(started) = self.started else { return };
-        if rules.order == Order::Naive {
-            return self.flip("naive_order", rules, now, effects);
+        if !self.warm {
+            return self.leave_unserved(rules, now, effects);
+        }
+        if rules.order == Order::FailFirst {
+            return self.flip("fail_first_order", rules, now, effects);
         }
         if self.settled.is_none() {
             self.settle(started, rules, now, effects);
@@ -96,34 +148,45 @@ impl Drain {
             self.listeners_asked = Some(now);
             effects.push(Effect::DrainListeners);
         }
-        if self.warm && self.gone_run >= GONE_AFTER {
+        if self.gone_run >= GONE_AFTER {
             return self.flip("envoy_gone", rules, now, effects);
         }
-        if self.zero_run >= rules.zero_samples && now >= started + rules.min_drain {
+        // A load balancer that was restarted after its word may be sending again.
+        let sends = self.nolb_acked.is_some() && self.lb.any_sends(now);
+        if self.zero_run >= rules.zero_samples && !sends && now >= started.saturating_add(rules.min_drain) {
             return self.flip("zero", rules, now, effects);
         }
-        if now >= started + rules.drain_timeout {
+        if now >= started.saturating_add(rules.drain_timeout) {
             self.forced = true;
             self.flip("max_drain", rules, now, effects);
+        }
+    }
+
+    /// A pod that was not in service has nothing to wait for: no load balancer has sent to it.
+    fn leave_unserved(&mut self, rules: &Rules, now: Millis, effects: &mut Vec<Effect>) {
+        let absent = self.unknown.is_some_and(|why| Reading::ABSENT.contains(&why) || why == NOT_YET_READ);
+        self.flip("not_in_service", rules, now, effects);
+        if absent && self.state == State::Closing {
+            self.advance(State::Closed, "not_in_service", now, effects);
         }
     }
 
     /// "No new work" holds once every load balancer that probes has said so, or its time is up. The other orders
     /// never say it, so there is nothing to wait for.
     fn settle(&mut self, started: Millis, rules: &Rules, now: Millis, effects: &mut Vec<Effect>) {
-        let agent = self.agent_asked.is_some_and(|asked| now <= asked + AGENT_QUIET);
-        let unspoken = rules.order != Order::Third || !(self.lb.any_offer(rules, now) || agent);
+        let agent = self.agent_asked.is_some_and(|asked| now <= asked.saturating_add(AGENT_QUIET));
+        let unspoken = rules.order != Order::NoNewWork || !(self.lb.any_offer(rules, now) || agent);
         let acked = !unspoken && self.lb.all_drained(now);
         // Nobody probing at all: a load balancer with a long interval may still send, so its time is waited out.
         let silent =
-            rules.order == Order::Third && rules.third != Third::Off && self.lb.silent(now) && !agent;
-        let waited = now >= started + rules.lb_buffer;
+            rules.order == Order::NoNewWork && rules.third != Third::Off && self.lb.silent(now) && !agent;
+        let waited = now >= started.saturating_add(rules.lb_buffer);
         if acked {
             self.nolb_acked = Some(now);
             effects.push(Effect::Note("lb_acknowledged", "no_new_work".to_owned()));
         } else if !waited && (!unspoken || silent) {
             return;
-        } else if waited && rules.order == Order::Third {
+        } else if waited && rules.order == Order::NoNewWork {
             effects.push(Effect::Note("lb_not_acknowledged", "no_new_work".to_owned()));
         }
         self.settled = Some(now);
@@ -145,7 +208,8 @@ impl Drain {
             self.down_acked = Some(now);
             effects.push(Effect::Note("lb_acknowledged", "down".to_owned()));
             self.advance(State::Closed, "lb_acknowledged", now, effects);
-        } else if now >= flipped + rules.lb_buffer {
+        } else if now >= flipped.saturating_add(rules.lb_buffer) {
+            effects.push(Effect::Note("lb_not_acknowledged", "down".to_owned()));
             self.advance(State::Closed, "lb_buffer", now, effects);
         }
     }

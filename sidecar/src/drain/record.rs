@@ -21,6 +21,11 @@ pub(crate) struct Saved {
     pub(crate) forced: bool,
     pub(crate) remaining: Option<u64>,
     pub(crate) transitions: Vec<Transition>,
+    /// The system's boot that this was written in, where it is known.
+    #[serde(default)]
+    pub(crate) boot: Option<String>,
+    #[serde(default)]
+    pub(crate) envoy_started_ms: Option<Millis>,
 }
 
 impl Saved {
@@ -42,12 +47,14 @@ impl From<&Drain> for Saved {
             forced: drain.forced,
             remaining: drain.remaining,
             transitions: drain.transitions.iter().cloned().collect(),
+            boot: None,
+            envoy_started_ms: drain.envoy_started,
         }
     }
 }
 
 impl Drain {
-    /// A drain taken up again. A restart is the cure for FAULT, so what was going on before it goes on.
+    /// A drain taken up again. Times that lie ahead, because the clock was set back, count from now. A restart is the cure for FAULT, so what was going on before it goes on.
     pub(crate) fn resume(saved: Saved, now: Millis) -> Self {
         let state = match (saved.state, saved.fault_from) {
             (State::Fault, before) => before.unwrap_or(State::Open),
@@ -59,10 +66,11 @@ impl Drain {
             warm: saved.warm,
             resumed: true,
             started: saved.started_ms.map(|at| at.min(now)),
-            settled: saved.settled_ms,
-            flipped: saved.flipped_ms,
-            listeners_asked: saved.listeners_drained_ms,
-            listeners_drained: saved.listeners_drained_ms,
+            settled: saved.settled_ms.map(|at| at.min(now)),
+            flipped: saved.flipped_ms.map(|at| at.min(now)),
+            listeners_asked: saved.listeners_drained_ms.map(|at| at.min(now)),
+            listeners_drained: saved.listeners_drained_ms.map(|at| at.min(now)),
+            envoy_started: saved.envoy_started_ms.map(|at| at.min(now)),
             forced: saved.forced,
             remaining: saved.remaining,
             transitions: saved.transitions.into(),

@@ -35,7 +35,7 @@ pub(super) async fn run(args: &RunArgs, console: &mut Console) -> anyhow::Result
             sidecar: binary.clone(),
             scale: args.scale,
             scenarios: scenarios.clone(),
-            orders: Order::ALL.to_vec(),
+            orders: if args.order.is_empty() { Order::ALL.to_vec() } else { args.order.clone() },
             controls: !args.no_controls,
         };
         console.start_progress(acts(&options).len() as u64);

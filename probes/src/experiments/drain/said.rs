@@ -144,7 +144,7 @@ impl Said {
     /// A busy machine may check so late that there is nothing to see.
     fn too_late(&self, order: Order, measured: &Measured) -> Option<&'static str> {
         match self {
-            Self::Posts { .. } if order != Order::Third && measured.repeated == 0 => {
+            Self::Posts { .. } if order != Order::NoNewWork && measured.repeated == 0 => {
                 Some("no request was under way as the load balancer went DOWN")
             }
             Self::Nodes { words_ms: [Some(_), Some(_)], acknowledged_ms: None } => {
@@ -290,14 +290,14 @@ mod tests {
     #[test]
     fn what_came_too_late_decides_nothing() {
         let posts = || Said::Posts { on_the_pod: Some(EACH) };
-        assert_eq!(verdict(&posts(), Order::Naive, 0), Verdict::Inconclusive);
-        assert_eq!(verdict(&posts(), Order::Naive, 4), Verdict::Refuted);
-        assert_eq!(verdict(&posts(), Order::Third, 0), Verdict::Confirmed);
+        assert_eq!(verdict(&posts(), Order::FailFirst, 0), Verdict::Inconclusive);
+        assert_eq!(verdict(&posts(), Order::FailFirst, 4), Verdict::Refuted);
+        assert_eq!(verdict(&posts(), Order::NoNewWork, 0), Verdict::Confirmed);
         let nodes = |second, acknowledged_ms| Said::Nodes { words_ms: [Some(3), second], acknowledged_ms };
-        assert_eq!(verdict(&nodes(Some(5), None), Order::Third, 0), Verdict::Inconclusive);
-        assert_eq!(verdict(&nodes(Some(5), Some(5)), Order::Third, 0), Verdict::Confirmed);
+        assert_eq!(verdict(&nodes(Some(5), None), Order::NoNewWork, 0), Verdict::Inconclusive);
+        assert_eq!(verdict(&nodes(Some(5), Some(5)), Order::NoNewWork, 0), Verdict::Confirmed);
         for early in [nodes(Some(5), Some(4)), nodes(None, None), nodes(None, Some(4))] {
-            assert_eq!(verdict(&early, Order::Third, 0), Verdict::Refuted);
+            assert_eq!(verdict(&early, Order::NoNewWork, 0), Verdict::Refuted);
         }
     }
 

@@ -4,17 +4,18 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use hyper::{Method, StatusCode};
+use hyper::Method;
 use serde_json::Value;
 use tokio::time::sleep;
 
 use super::events::{Events, timeline};
-use super::{Act, Control, Measured, Options, Order, Said, Scenario, signals};
+use super::told::{Told, answered, grace, mixed, since_start};
+use super::{Act, Control, Measured, Options, Order, Scenario, signals};
 use crate::experiments::evidence::Timeline;
 use crate::lab::haproxy::HaProxy;
 use crate::lab::haproxy::config::Config;
 use crate::lab::ingress::load::Target;
-use crate::lab::ingress::{Load, Pod, PodError, Shot, SilentXds, Stage, StageError, StagePlan, Tally, Watch};
+use crate::lab::ingress::{Load, Pod, PodError, SilentXds, Stage, StageError, StagePlan, Tally, Watch};
 
 /// The long request, s.
 pub(super) const LONG: f64 = 60.0;
@@ -67,23 +68,12 @@ pub(super) async fn play(act: Act, options: &Options) -> Result<(Measured, Timel
     Ok((measured, timeline))
 }
 
-/// What one act brings home.
-pub(super) struct Told {
-    pub(super) deleted_ms: u64,
-    pub(super) hook: Value,
-    pub(super) resumed: Option<String>,
-    pub(super) said: Option<Said>,
-    pub(super) shots: Vec<Shot>,
-    /// The log of the sidecar that left first.
-    pub(super) log: Vec<Value>,
-}
-
 /// The load balancer knows the third answer only where it is to be given.
 fn plan(act: Act, options: &Options, xds: Option<SocketAddr>) -> StagePlan {
     let inter = options.seconds(2.0);
     let node = match act.order {
-        Order::Third => Config::understanding(Vec::new()),
-        Order::Naive | Order::Seed => Config::reference(Vec::new()),
+        Order::NoNewWork => Config::understanding(Vec::new()),
+        Order::FailFirst | Order::WaitThenFail => Config::reference(Vec::new()),
     };
     let flush = act.control != Some(Control::NoFlush);
     // The slower of two load balancers needs two of its checks to take the third answer and say so.
@@ -105,11 +95,7 @@ fn plan(act: Act, options: &Options, xds: Option<SocketAddr>) -> StagePlan {
     plan
 }
 
-pub(super) fn grace(options: &Options) -> Duration {
-    options.seconds(180.0) + Duration::from_secs(20)
-}
-
-/// One request on one pod, and the pod deleted under it. With the naive order and a load balancer that cuts nothing,
+/// One request on one pod, and the pod deleted under it. With `fail-first` and a load balancer that cuts nothing,
 /// Envoy is left alone after the hook, for it is the load balancer's cut that is looked for.
 async fn single(stage: &mut Stage, act: Act, options: &Options) -> Result<Told, StageError> {
     let mut target = Target::get(stage.nodes[0].front_h1(), stage.start);
@@ -174,18 +160,4 @@ async fn killed(stage: &mut Stage, act: Act, options: &Options) -> Result<Told, 
     let hook = answered(stage.pods[0].hook(grace(options)).await?);
     let shots = vec![request.await.map_err(std::io::Error::other)?];
     Ok(Told { deleted_ms, hook, resumed, said: None, shots, log: stage.pods[0].sidecar.log() })
-}
-
-pub(super) fn answered((status, mut answer): (StatusCode, Value)) -> Value {
-    answer["status"] = status.as_u16().into();
-    answer
-}
-
-/// 300 to 1,500 ms.
-pub(super) fn mixed(number: u64) -> String {
-    format!("/sleep?ms={}", 300 + (number * 7919) % 1200)
-}
-
-pub(super) fn since_start(stage: &Stage) -> u64 {
-    u64::try_from(stage.start.elapsed().as_millis()).unwrap_or(u64::MAX)
 }

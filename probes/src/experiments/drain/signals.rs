@@ -16,7 +16,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, sleep};
 
 use super::said::{ASKED, Counted, EACH, Said};
-use super::scene::{self, Told};
+use super::told::{self, Told};
 use super::{Act, Control, Options, Scenario};
 use crate::lab::child::Signal;
 use crate::lab::haproxy::config::Config;
@@ -100,9 +100,9 @@ impl Script<'_> {
     async fn gone(&self, stage: &Stage) -> Result<Told, StageError> {
         let mut requests = self.long_requests(stage, 1, &Method::GET);
         self.until(stage, "the request", |status| status["active"]["http"] == 1).await?;
-        let deleted_ms = scene::since_start(stage);
+        let deleted_ms = told::since_start(stage);
         command(stage, "/drain").await?;
-        let signalled_ms = scene::since_start(stage);
+        let signalled_ms = told::since_start(stage);
         if self.act.control == Some(Control::Paused) {
             stage.pods[0].envoy.signal(Signal::STOP)?;
             let paused = |status: &Value| status["active"]["error"] == "timeout";
@@ -121,7 +121,7 @@ impl Script<'_> {
             closing_after_ms: stage.on_axis(at_ms).saturating_sub(signalled_ms),
             request: shots.first().map_or(Ending::ConnectionError, |shot| shot.ending),
         };
-        Ok(told(stage, deleted_ms, Value::Null, said, shots))
+        Ok(home(stage, deleted_ms, Value::Null, said, shots))
     }
 
     /// A scraper's request that never ends, idle connections of both kinds, and the stream of configuration.
@@ -135,12 +135,12 @@ impl Script<'_> {
         let status = self
             .until(stage, "every connection", |status| status["active"]["connections"].as_u64() >= Some(3))
             .await?;
-        let deadline = Instant::now() + scene::grace(self.options);
+        let deadline = Instant::now() + told::grace(self.options);
         while streams(pod).await? != Some(1) && Instant::now() < deadline {
             sleep(Duration::from_millis(10)).await;
         }
-        let deleted_ms = scene::since_start(stage);
-        let hook = scene::answered(pod.hook(scene::grace(self.options)).await?);
+        let deleted_ms = told::since_start(stage);
+        let hook = told::answered(pod.hook(told::grace(self.options)).await?);
         let said = Said::Idle {
             counted: Counted::of(&status),
             connections: status["active"]["connections"].as_u64(),
@@ -148,7 +148,7 @@ impl Script<'_> {
             forced: hook["forced"].as_bool(),
             waited_ms: hook["waited_ms"].as_u64(),
         };
-        Ok(told(stage, deleted_ms, hook, said, Vec::new()))
+        Ok(home(stage, deleted_ms, hook, said, Vec::new()))
     }
 
     /// One of each kind. Requests end first, the WebSocket's time is next, and the TCP session ends last.
@@ -169,7 +169,7 @@ impl Script<'_> {
             row("http") && row("h2") && row("websocket") && (row("tcp") || let_go)
         };
         let counted = Counted::of(&self.until(stage, "one of each kind", all).await?);
-        let deleted_ms = scene::since_start(stage);
+        let deleted_ms = told::since_start(stage);
         command(stage, "/drain").await?;
         let shots = ended(&mut request).await;
         let answer = request_h2.await.map_err(io::Error::other)?;
@@ -196,14 +196,14 @@ impl Script<'_> {
             idle_h2_open: is_open(&mut idle),
         };
         drop(socket);
-        Ok(told(stage, deleted_ms, Value::Null, said, shots))
+        Ok(home(stage, deleted_ms, Value::Null, said, shots))
     }
 
     /// Requests on both pods, and a third answer that the load balancer has not heard of.
     async fn unaware(&self, stage: &Stage) -> Result<Told, StageError> {
         let mut requests = self.long_requests(stage, 2 * EACH, &Method::GET);
         self.until(stage, "the requests", |status| status["active"]["http"] == EACH).await?;
-        let deleted_ms = scene::since_start(stage);
+        let deleted_ms = told::since_start(stage);
         command(stage, "/drain").await?;
         let shots = ended(&mut requests).await;
         let status = self.until(stage, "the end", closed).await?;
@@ -212,12 +212,12 @@ impl Script<'_> {
             taken_back: probers.iter().all(|prober| prober["refused"] == true),
             offers: probers.iter().filter_map(|prober| prober["offers"].as_u64()).max(),
         };
-        Ok(told(stage, deleted_ms, Value::Null, said, shots))
+        Ok(home(stage, deleted_ms, Value::Null, said, shots))
     }
 
     /// Drained, taken back, and looked at as a client sees it.
     async fn reopen(&self, stage: &Stage) -> Result<Told, StageError> {
-        let deleted_ms = scene::since_start(stage);
+        let deleted_ms = told::since_start(stage);
         command(stage, "/drain").await?;
         self.until_lb_says(stage, "NOLB").await?;
         if self.act.control == Some(Control::ListenersDrained) {
@@ -229,18 +229,18 @@ impl Script<'_> {
             degraded: answer["envoy_degraded"].as_bool(),
             told_to_close: told_to_close(&stage.pods[0]).await?,
         };
-        Ok(told(stage, deleted_ms, Value::Null, said, Vec::new()))
+        Ok(home(stage, deleted_ms, Value::Null, said, Vec::new()))
     }
 
     /// POSTs on both pods, and a load balancer that hides a cut by sending them again.
     async fn posts(&self, stage: &mut Stage) -> Result<Told, StageError> {
         let mut requests = self.long_requests(stage, 2 * EACH, &Method::POST);
         let status = self.until(stage, "the requests", |status| status["active"]["http"] == EACH).await?;
-        let deleted_ms = scene::since_start(stage);
-        let hook = stage.pods[0].delete(scene::grace(self.options)).await?;
+        let deleted_ms = told::since_start(stage);
+        let hook = stage.pods[0].delete(told::grace(self.options)).await?;
         let shots = ended(&mut requests).await;
         let said = Said::Posts { on_the_pod: Counted::of(&status).http };
-        Ok(told(stage, deleted_ms, hook, said, shots))
+        Ok(home(stage, deleted_ms, hook, said, shots))
     }
 
     /// Asked before it is needed, then held against what Envoy does.
@@ -251,20 +251,20 @@ impl Script<'_> {
         let warned = warned.filter_map(|check| text(&check["name"])).collect();
         let envoy = checks.iter().find(|check| check["name"] == "envoy_drain_settings");
         let envoy = envoy.and_then(|check| text(&check["found"]));
-        let deleted_ms = scene::since_start(stage);
+        let deleted_ms = told::since_start(stage);
         command(stage, "/drain").await?;
         self.until(stage, "the listener drain", |status| status["envoy"]["reversible"] == false).await?;
         let said = Said::Preflight { warned, envoy, told_to_close: told_to_close(&stage.pods[0]).await? };
-        Ok(told(stage, deleted_ms, Value::Null, said, Vec::new()))
+        Ok(home(stage, deleted_ms, Value::Null, said, Vec::new()))
     }
 
     /// Load from two load balancers, of which the second checks less often.
     async fn nodes(&self, stage: &mut Stage) -> Result<Told, StageError> {
         let fronts = stage.nodes.iter().map(|node| Target::get(node.front_h1(), stage.start));
-        let loads: Vec<Load> = fronts.map(|target| Load::start(target, RATE, scene::mixed)).collect();
+        let loads: Vec<Load> = fronts.map(|target| Load::start(target, RATE, told::mixed)).collect();
         self.until(stage, "load", |status| status["active"]["http"].as_u64() > Some(1)).await?;
-        let deleted_ms = scene::since_start(stage);
-        let hook = stage.pods[0].delete(scene::grace(self.options)).await?;
+        let deleted_ms = told::since_start(stage);
+        let hook = stage.pods[0].delete(told::grace(self.options)).await?;
         let mut shots = Vec::new();
         for load in loads {
             shots.extend(load.stop().await);
@@ -280,7 +280,7 @@ impl Script<'_> {
             words_ms: ["lb1", "lb2"].map(|node| when("lb_state", &format!("{node} igw/pod-a Nolb"))),
             acknowledged_ms: when("lb_acknowledged", "no_new_work"),
         };
-        Ok(told(stage, deleted_ms, hook, said, shots))
+        Ok(home(stage, deleted_ms, hook, said, shots))
     }
 
     fn long(&self) -> String {
@@ -322,7 +322,7 @@ impl Script<'_> {
         what: &'static str,
         holds: impl Fn(&Value) -> bool,
     ) -> Result<Value, StageError> {
-        let deadline = Instant::now() + scene::grace(self.options);
+        let deadline = Instant::now() + told::grace(self.options);
         loop {
             let status = stage.pods[0].sidecar.status().await.map_err(PodError::Sidecar)?;
             if holds(&status) {
@@ -338,7 +338,7 @@ impl Script<'_> {
 
     /// Asks the first load balancer until its word for the first pod is `word`.
     async fn until_lb_says(&self, stage: &Stage, word: &'static str) -> Result<(), StageError> {
-        let deadline = Instant::now() + scene::grace(self.options);
+        let deadline = Instant::now() + told::grace(self.options);
         loop {
             let servers = stage.nodes[0].servers().await?;
             let last = servers.into_iter().next().map(|server| server.status).unwrap_or_default();
@@ -353,7 +353,7 @@ impl Script<'_> {
     }
 }
 
-fn told(stage: &Stage, deleted_ms: u64, hook: Value, said: Said, shots: Vec<Shot>) -> Told {
+fn home(stage: &Stage, deleted_ms: u64, hook: Value, said: Said, shots: Vec<Shot>) -> Told {
     Told { deleted_ms, hook, resumed: None, said: Some(said), shots, log: stage.pods[0].sidecar.log() }
 }
 
@@ -370,7 +370,7 @@ async fn ask(stage: &Stage, method: Method, path: &str) -> Result<(StatusCode, V
 }
 
 async fn command(stage: &Stage, path: &str) -> Result<Value, StageError> {
-    ask(stage, Method::POST, path).await.map(scene::answered)
+    ask(stage, Method::POST, path).await.map(told::answered)
 }
 
 async fn ended(requests: &mut JoinSet<Shot>) -> Vec<Shot> {

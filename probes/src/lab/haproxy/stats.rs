@@ -42,6 +42,18 @@ pub async fn ask(socket: &Path) -> io::Result<Vec<ServerLine>> {
     Ok(servers(&text))
 }
 
+/// The process id that the stats socket itself says.
+///
+/// # Errors
+/// No answer.
+pub async fn process(socket: &Path) -> io::Result<String> {
+    let mut stream = UnixStream::connect(socket).await?;
+    stream.write_all(b"show info\n").await?;
+    let mut text = String::new();
+    stream.read_to_string(&mut text).await?;
+    Ok(text.lines().find_map(|line| line.strip_prefix("Pid: ")).unwrap_or_default().to_owned())
+}
+
 /// The servers of backend `igw`.
 #[must_use]
 pub fn servers(csv: &str) -> Vec<ServerLine> {

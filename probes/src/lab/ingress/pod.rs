@@ -187,6 +187,7 @@ fn flags(
     let mut flags = vec![
         format!("--public=127.0.0.1:{}", health.port()),
         "--control=127.0.0.1:0".to_owned(),
+        "--metrics=127.0.0.1:0".to_owned(),
         format!("--admin=http://{}", envoy.admin().addr()),
         format!("--data={data}"),
     ];
