@@ -72,15 +72,7 @@ impl Balancer {
                 drain_status: "503",
                 documented: true,
             },
-            Self::Netscaler => Facts {
-                inter: seconds(5),
-                fall: 3,
-                rise: 1,
-                deregistration: Duration::ZERO,
-                drain_status: "404",
-                documented: true,
-            },
-            Self::F5 => Facts {
+            Self::Netscaler | Self::F5 => Facts {
                 inter: seconds(5),
                 fall: 3,
                 rise: 1,
