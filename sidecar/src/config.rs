@@ -7,6 +7,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
+use clap_complete::Shell;
 
 use crate::address::{Bind, Target};
 use crate::count::Counting;
@@ -40,6 +41,16 @@ pub(crate) enum Cmd {
     Preflight(ClientArgs),
     /// Compute grace period and timeouts from the longest requests and the load balancer's check.
     Plan(PlanArgs),
+    /// Print a completion script for a shell.
+    Completions {
+        /// The shell.
+        shell: Shell,
+    },
+    /// Write the man pages into a folder.
+    Man {
+        /// The folder; it is made if it is not there.
+        dir: PathBuf,
+    },
     /// Copy this binary, so that a container without curl can run it as its hook.
     Install {
         /// Where to, usually on a volume that both containers mount.

@@ -14,6 +14,7 @@ mod envoy;
 mod link;
 mod log;
 mod metrics;
+mod pages;
 mod plan;
 mod preflight;
 mod prestop;
@@ -65,6 +66,8 @@ fn run(cli: Cli) -> ExitCode {
             Cmd::Prestop(args) => prestop::run(&args).await,
             Cmd::Preflight(args) => preflight::run(&args).await,
             Cmd::Plan(args) => plan::run(&args).await,
+            Cmd::Completions { shell } => pages::completions(shell),
+            Cmd::Man { dir } => pages::man(&dir),
             Cmd::Install { to } => install(&to),
         }
     })

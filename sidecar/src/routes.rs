@@ -32,8 +32,8 @@ pub(crate) struct Route {
     pub(crate) public: bool,
     /// On the listener for scrapers too, which changes nothing.
     pub(crate) metrics: bool,
-    summary: &'static str,
-    answers: &'static [(u16, &'static str)],
+    pub(crate) summary: &'static str,
+    pub(crate) answers: &'static [(u16, &'static str)],
 }
 
 const CONFLICT: (u16, &str) = (409, "Does not fit the state, which is named.");

@@ -30,8 +30,9 @@ fn shipped() -> Vec<String> {
 async fn counted(patterns: &[String], settings: impl Fn(&str) -> Vec<Vec<String>>) -> Vec<Value> {
     let plan = plan(&[]).await;
     let backend = Backend::start().await.unwrap();
-    let any = ([127, 0, 0, 1], 0).into();
-    let mut config = bootstrap(any, any, backend.http, backend.raw, None);
+    // A port of its own: Envoy names the gauges of a listener by the port that it was told.
+    let free = || std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let mut config = bootstrap(free(), free(), backend.http, backend.raw, None);
     let patterns: Vec<_> = patterns.iter().map(|regex| json!({ "safe_regex": { "regex": regex } })).collect();
     config["stats_config"] = json!({ "stats_matcher": { "inclusion_list": { "patterns": patterns } } });
     let args = ["--drain-strategy", "immediate", "--drain-time-s", "600"];
