@@ -69,6 +69,13 @@ impl Console {
     /// # Errors
     /// The folder is missing or cannot be written.
     pub fn send_to(&mut self, path: PathBuf) -> Result<(), Problem> {
+        // A link stays: what it leads to is replaced.
+        let path = match std::fs::symlink_metadata(&path) {
+            Ok(found) if found.is_symlink() => {
+                std::fs::canonicalize(&path).map_err(|error| unwritable(&path, &error))?
+            }
+            _ => path,
+        };
         let file = partial(&path).map_err(|error| unwritable(&path, &error))?;
         self.file = Some((file, path));
         self.colour = false;
@@ -85,6 +92,8 @@ impl Console {
         if exit == Exit::CouldNot && file.as_file().metadata().is_ok_and(|found| found.len() == 0) {
             return Ok(());
         }
+        // The run may have taken hours, and the name another thing meanwhile.
+        regular(&path).map_err(|error| unwritable(&path, &error))?;
         file.persist(&path).map(drop).map_err(|error| unwritable(&path, &error.error))
     }
 
@@ -267,10 +276,18 @@ impl Text {
 
 /// The file that will become `path`: beside it, and readable as the umask allows. A device or a pipe is no place for a
 /// file that takes its name at the end.
-fn partial(path: &Path) -> io::Result<NamedTempFile> {
-    if std::fs::metadata(path).is_ok_and(|found| !found.is_file()) || path.file_name().is_none() {
-        return Err(io::Error::other("it is no regular file"));
+/// Whether the name is that of a regular file, or free.
+fn regular(path: &Path) -> io::Result<()> {
+    let taken = std::fs::symlink_metadata(path).is_ok_and(|found| !found.is_file());
+    if taken || path.file_name().is_none() {
+        Err(io::Error::other("it is not a regular file"))
+    } else {
+        Ok(())
     }
+}
+
+fn partial(path: &Path) -> io::Result<NamedTempFile> {
+    regular(path)?;
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     let readable = std::fs::Permissions::from_mode(0o666);
     tempfile::Builder::new().permissions(readable).tempfile_in(folder.unwrap_or_else(|| Path::new(".")))

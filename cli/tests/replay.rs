@@ -119,6 +119,30 @@ fn a_result_goes_into_a_file_whole_or_not_at_all() {
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
 }
 
+/// A link is not a regular file: it stays, and what it leads to is replaced. One that leads nowhere, or to a device, is
+/// refused.
+#[test]
+fn a_result_goes_where_a_link_leads() {
+    let folder = tempfile::tempdir().unwrap();
+    let [file, link, lost, device] = ["file", "link", "lost", "device"].map(|name| folder.path().join(name));
+    std::fs::write(&file, "what was there before").unwrap();
+    for (target, link) in
+        [(file.as_path(), &link), (&folder.path().join("nowhere"), &lost), ("/dev/null".as_ref(), &device)]
+    {
+        std::os::unix::fs::symlink(target, link).unwrap();
+    }
+    let args = ["generate", "--from", &one("pay.partner.example")];
+    let printed = run(&args).stdout;
+    assert!(run(&[&args[..], &["--output-file", link.to_str().unwrap()]].concat()).status.success());
+    assert_eq!(std::fs::read(&file).unwrap(), printed);
+    for bad in [lost, device] {
+        let output = run(&[&args[..], &["--output-file", bad.to_str().unwrap()]].concat());
+        assert_eq!(output.status.code(), Some(2));
+        assert!(std::fs::symlink_metadata(&bad).unwrap().is_symlink());
+    }
+    assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink());
+}
+
 #[test]
 fn a_place_that_can_hold_no_file_is_named_before_the_work() {
     let folder = tempfile::tempdir().unwrap();

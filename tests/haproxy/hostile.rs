@@ -124,7 +124,7 @@ fn ten_thousand_connections_keep_no_probe_out() {
     const CROWD: usize = 10_000;
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
-    setrlimit(Resource::Nofile, limit.clone()).unwrap();
+    setrlimit(Resource::Nofile, limit).unwrap();
     assert!(
         limit.current.is_none_or(|most| most > CROWD as u64 + 500),
         "{limit:?}: raise the hard limit of open files"

@@ -59,7 +59,10 @@ impl StagePlan {
 
     fn pod(&self, index: usize) -> PodSpec {
         PodSpec {
-            name: format!("pod-{}", ["a", "b", "c", "d"][index % 4]),
+            name: format!(
+                "pod-{}",
+                char::from_digit(u32::try_from(10 + index % 26).unwrap_or(10), 36).unwrap_or('a')
+            ),
             envoy: self.envoy.clone(),
             envoy_args: self.envoy_args.clone(),
             sidecar: self.sidecar.clone(),
