@@ -15,12 +15,17 @@ mod cluster;
 mod experiments;
 mod lab;
 mod values;
+mod watch;
 
 pub use audit::{AuditArgs, AuditFormat, FailOn};
 pub use cluster::{ApplyArgs, ClusterArgs, ProxyCommand, ReachWord, StatusArgs};
 pub use experiments::{EnvoyArgs, EnvoyCommand, HttpWord, PathWord, RunArgs, TopologyWord, UpArgs};
-pub use lab::{ControlArgs, DnsCommand, FaultWord, LabCommand, LogFormat, ScoreArgs, ScoreFormat, ServeArgs};
+pub use lab::{
+    ControlArgs, DnsCommand, FaultWord, LabCommand, LogFormat, ScoreArgs, ScoreFormat, ServeArgs,
+    WatchScoreArgs,
+};
 use values::{duration, export_to, known_envoy, known_istio, resource_name, server, subnet};
+pub use watch::{EventsArgs, EventsFormat, WatchArgs, WatchAskArgs, WebhookForm};
 
 /// Decides how external names belong into Istio: classifies their DNS answers, writes the ServiceEntry, proves it
 /// on a real Envoy.
@@ -50,6 +55,10 @@ pub enum Command {
     Generate(GenerateArgs),
     /// Read manifests that exist, hold them against DNS and against each other, and say what to change.
     Audit(AuditArgs),
+    /// Watch names until stopped: store, print and serve what happens to their answers.
+    Watch(WatchArgs),
+    /// Tell what happened to the names of a store, also while its `watch` runs.
+    Events(EventsArgs),
     /// Running proxies: what they do with external names.
     #[command(subcommand)]
     Proxy(ProxyCommand),
@@ -83,7 +92,8 @@ pub enum Command {
 #[command(override_usage = "egress-audit classify [OPTIONS] <NAMES>...
        egress-audit classify [OPTIONS] --file <FILE>
        egress-audit classify [OPTIONS] --cluster
-       egress-audit classify [OPTIONS] --from <DIR>")]
+       egress-audit classify [OPTIONS] --from <DIR>
+       egress-audit classify [OPTIONS] --from-store <DIR>")]
 #[command(after_help = "Examples:
   egress-audit classify api.partner.example
   egress-audit classify -f names.txt --resolver 10.0.0.53 --window 5m --save windows/
@@ -129,7 +139,7 @@ pub struct GenerateArgs {
 #[command(next_help_heading = "Measuring")]
 pub struct MeasureArgs {
     /// External names, such as api.partner.example.
-    #[arg(required_unless_present_any = ["file", "from", "cluster"])]
+    #[arg(required_unless_present_any = ["file", "from", "from_store", "cluster"])]
     pub names: Vec<String>,
     /// Read names from a file, one a line, `#` for comments (`-`: standard input); may be repeated.
     #[arg(short, long)]
@@ -146,6 +156,9 @@ pub struct MeasureArgs {
     /// Replay windows that `--save` wrote, without a network.
     #[arg(long, value_name = "DIR", conflicts_with_all = ["names", "file", "cluster", "resolver", "authority", "ecs", "save"])]
     pub from: Option<PathBuf>,
+    /// Judge the answers that `watch` has stored in this folder, without a network.
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["names", "file", "cluster", "resolver", "authority", "ecs", "save", "from"])]
+    pub from_store: Option<PathBuf>,
     /// How to ask.
     #[command(flatten)]
     pub ask: AskArgs,

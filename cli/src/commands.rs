@@ -5,12 +5,14 @@ pub mod advise;
 pub mod audit;
 pub mod classify;
 pub mod envoy;
+pub mod events;
 pub mod generate;
 pub mod lab;
 pub mod measure;
 pub mod proxy;
 pub mod reference;
 pub mod report;
+pub mod watch;
 
 /// Ends when the user has had enough: Ctrl-C, or SIGTERM. They are listened for from the call on, not from the first
 /// poll: who is told that all is up may answer at once.

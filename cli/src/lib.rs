@@ -9,6 +9,8 @@ pub mod exit;
 pub mod input;
 pub mod render;
 pub mod report;
+pub mod serve;
+pub mod store;
 
 use anyhow::Context;
 
@@ -28,6 +30,8 @@ pub fn run(cli: Cli, console: &mut Console) -> anyhow::Result<Exit> {
             Command::Classify(args) => commands::classify::run(&args, console).await,
             Command::Generate(args) => commands::generate::run(&args, console).await,
             Command::Audit(args) => commands::audit::run(&args, console).await,
+            Command::Watch(args) => commands::watch::run(&args, console).await,
+            Command::Events(args) => commands::events::run(&args, console).await,
             Command::Proxy(command) => commands::proxy::run(command, console).await,
             Command::Lab(command) => commands::lab::run(command, console).await,
             Command::Envoy(command) => commands::envoy::run(command, console).await,

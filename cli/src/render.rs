@@ -1,6 +1,7 @@
 //! A finished report in, words out. Renderers choose words; what they print was counted and judged before.
 
 mod audit;
+pub mod events;
 pub(crate) mod evidence;
 mod markdown;
 mod proxy;

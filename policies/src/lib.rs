@@ -19,6 +19,7 @@ pub mod proxy;
 pub mod recommend;
 pub mod resolution;
 pub mod sample;
+pub mod watch;
 
 pub use citation::{Citation, Reason};
 pub use classify::{Classification, Needs, ResolutionClass, Trait, classify, classify_both};

@@ -16,6 +16,7 @@ mod observer;
 pub(crate) mod pool;
 mod summary;
 
+pub(crate) use observer::unroutable;
 pub use observer::{Observer, SourceState};
 pub(crate) use summary::overlap;
 

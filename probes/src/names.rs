@@ -8,5 +8,6 @@ pub mod resolvers;
 pub mod sample;
 pub mod score;
 pub mod sweep;
+pub mod watching;
 pub mod window;
 mod wire;

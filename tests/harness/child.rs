@@ -51,6 +51,21 @@ impl Child {
         self.process.try_wait()
     }
 
+    /// Its process id.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// Sends a signal to it and to what it started.
+    ///
+    /// # Errors
+    /// It has ended.
+    pub fn signal(&self, signal: Signal) -> rustix::io::Result<()> {
+        let group = i32::try_from(self.process.id()).ok().and_then(Pid::from_raw);
+        group.map_or(Err(rustix::io::Errno::SRCH), |group| kill_process_group(group, signal))
+    }
+
     /// The last lines that the child printed.
     #[must_use]
     pub fn log(&self) -> String {

@@ -28,6 +28,9 @@ pub struct AuditArgs {
     /// Take DNS evidence from windows that `classify --save` wrote, instead of asking.
     #[arg(long, help_heading = "Measuring", value_name = "DIR", conflicts_with_all = ["resolver", "authority", "ecs", "window", "quick", "save"])]
     pub observations: Option<PathBuf>,
+    /// Take DNS evidence from the answers that `watch` has stored in this folder, instead of asking.
+    #[arg(long, help_heading = "Measuring", value_name = "DIR", conflicts_with_all = ["offline", "observations", "resolver", "authority", "ecs", "window", "quick", "save"])]
+    pub from_store: Option<PathBuf>,
     /// How to ask, without `--offline` or `--observations`.
     #[command(flatten)]
     pub ask: AskArgs,

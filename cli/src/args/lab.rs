@@ -57,6 +57,8 @@ pub enum LabCommand {
     Dns(DnsCommand),
     /// How right the classifier is on scenarios, in simulated time.
     Score(ScoreArgs),
+    /// How often `watch` is wrong on scenarios, over days of simulated time: false flips, wrong classes, missed fail-overs.
+    WatchScore(WatchScoreArgs),
     /// List the built-in scenarios, or print one as a file to start from.
     Scenarios {
         /// The scenario to print, such as `demo` or `zoo/one-vip`; all are listed without it.
@@ -233,6 +235,34 @@ pub struct ScoreArgs {
     /// Stop where `classify` stops by default: when the test decides, at most after 3 min.
     #[arg(long)]
     pub bounded: bool,
+    /// Thresholds of the classifier, from a file.
+    #[arg(long, value_name = "FILE")]
+    pub policy: Option<PathBuf>,
+    /// Form of the output.
+    #[arg(short, long, value_enum, default_value_t = ScoreFormat::Text)]
+    pub output: ScoreFormat,
+}
+
+/// Arguments of `lab watch-score`.
+#[derive(Debug, Args)]
+pub struct WatchScoreArgs {
+    /// Scenario files or folders of them; the built-in zoo without any.
+    pub scenarios: Vec<PathBuf>,
+    /// Days of simulated time for each name.
+    #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=3650))]
+    pub days: u32,
+    /// Seed of the first name.
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Watch through caches alone, as where the zone's own servers cannot be reached.
+    #[arg(long, conflicts_with = "both")]
+    pub caches_only: bool,
+    /// Watch through caches, and the zone's own servers once in ten rounds.
+    #[arg(long)]
+    pub both: bool,
+    /// The shortest pause between two lookups of a name.
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "30s")]
+    pub every: Duration,
     /// Thresholds of the classifier, from a file.
     #[arg(long, value_name = "FILE")]
     pub policy: Option<PathBuf>,

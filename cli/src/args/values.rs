@@ -114,6 +114,12 @@ fn known(what: &str, version: Version, nearest: fn(Version) -> Option<Version>) 
     }
 }
 
+/// `24h` back from now, or a time.
+pub(super) fn time(text: &str) -> Result<jiff::Timestamp, String> {
+    crate::serve::since(text)
+        .ok_or_else(|| format!("`{}` is no time: write 24h or 2026-07-01T00:00:00Z", text.escape_default()))
+}
+
 /// A host name.
 pub(super) fn external_host(text: &str) -> Result<policies::Host, String> {
     policies::Host::parse(text).map_err(|error| format!("{error}; {}", error.hint()))

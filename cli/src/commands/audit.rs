@@ -2,14 +2,14 @@
 //! `--explain` tells of a rule.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use jiff::Timestamp;
 use policies::audit::{Baseline, Context, Known, audit, mend};
 use policies::finding::{Finding, Severity};
 use policies::manifest::{Kind, LoadProblem, Loadable, Loaded};
-use policies::{Host, Platform};
+use policies::{Host, Platform, Resolution};
 
 use crate::args::{AuditArgs, AuditFormat, FailOn};
 use crate::cluster::{Cluster, Scope};
@@ -189,9 +189,10 @@ async fn known(
         return Ok((BTreeMap::new(), Evidence { inputs, problems: Vec::new() }));
     }
     let policy = advise::policy(args.ask.policy.as_deref())?;
-    let measured = match &args.observations {
-        Some(from) => measure::replay(from),
-        None => measure::ask(hosts.iter().cloned().collect(), &args.ask, &policy, console).await?,
+    let measured = match (&args.observations, &args.from_store) {
+        (Some(from), _) => measure::replay(from),
+        (None, Some(store)) => measure::stored(store).await?,
+        (None, None) => measure::ask(hosts.iter().cloned().collect(), &args.ask, &policy, console).await?,
     };
     inputs.resolvers = measured.resolvers;
     inputs.window = measured.window;
@@ -206,6 +207,18 @@ async fn known(
 /// Hosts of the entries that ask DNS for them.
 fn hosts(loaded: &Loaded) -> BTreeSet<Host> {
     asking(loaded).map(|(_, host)| host).collect()
+}
+
+/// The hosts of the entries in files and folders that ask DNS for them, each with its `resolution`, in the order read.
+pub(super) fn declared(paths: &[PathBuf]) -> (Vec<(Host, Resolution)>, Vec<Problem>) {
+    let (files, mut problems) = Files::read(paths);
+    problems.extend(files.loaded.problems.iter().map(problem));
+    let resolution = |entry: &Loadable| match entry.root.text_at("spec.resolution") {
+        Some("DNS_ROUND_ROBIN") => Resolution::DnsRoundRobin,
+        _ => Resolution::Dns,
+    };
+    let hosts = asking(&files.loaded).map(|(entry, host)| (host, resolution(entry))).collect();
+    (hosts, problems)
 }
 
 /// Entries with the hosts that they ask DNS for, wildcards and the cluster's own left out.

@@ -10,6 +10,7 @@ mod in_cluster;
 mod scenarios;
 mod score;
 mod up;
+mod watch_score;
 
 use probes::experiments::bench::agent::Agent;
 
@@ -39,6 +40,7 @@ pub async fn run(command: LabCommand, console: &mut Console) -> anyhow::Result<E
         }
         LabCommand::Dns(command) => dns::run(command, console).await,
         LabCommand::Score(args) => score::run(&args, console),
+        LabCommand::WatchScore(args) => watch_score::run(&args, console),
         LabCommand::Scenarios { name } => scenarios::run(name.as_deref(), console),
     }
 }

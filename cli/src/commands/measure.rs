@@ -18,6 +18,7 @@ use crate::args::{self, AskArgs, MeasureArgs};
 use crate::console::Console;
 use crate::input;
 use crate::report::Problem;
+use crate::store::read::Reader;
 
 mod deployed;
 mod save;
@@ -96,6 +97,9 @@ impl MeasuredHost {
 pub async fn run(args: &MeasureArgs, policy: &Policy, console: &mut Console) -> anyhow::Result<Measured> {
     if let Some(from) = &args.from {
         return Ok(replay(from));
+    }
+    if let Some(store) = &args.from_store {
+        return stored(store).await;
     }
     let (mut hosts, mut problems) = input::hosts(&args.names, &args.file);
     let mut declared = Declared::default();
@@ -210,12 +214,29 @@ pub async fn sweep<T>(
 #[must_use]
 pub fn replay(from: &Path) -> Measured {
     let (windows, problems) = input::windows(from);
+    Measured { problems, ..of_windows(windows) }
+}
+
+/// Answers that `watch` has stored.
+///
+/// # Errors
+/// The store cannot be read.
+pub async fn stored(folder: &Path) -> anyhow::Result<Measured> {
+    Ok(of_windows(Reader::open(folder)?.windows().await?))
+}
+
+fn of_windows(windows: Vec<ObservationWindow>) -> Measured {
     let mut hosts: BTreeMap<Host, Vec<ObservationWindow>> = BTreeMap::new();
     for window in windows {
         hosts.entry(window.host.clone()).or_default().push(window);
     }
     let hosts = hosts.into_iter().map(|(host, windows)| MeasuredHost::replayed(host, windows));
-    Measured { hosts: hosts.collect(), problems, resolvers: Vec::new(), window: "as saved".to_owned() }
+    Measured {
+        hosts: hosts.collect(),
+        problems: Vec::new(),
+        resolvers: Vec::new(),
+        window: "as saved".to_owned(),
+    }
 }
 
 fn system() -> Result<System, Problem> {

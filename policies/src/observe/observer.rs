@@ -259,7 +259,7 @@ impl Observer {
 }
 
 /// Nothing behind it can be reached from another machine: what sinkholes and blocked names answer.
-fn unroutable(addr: IpAddr) -> bool {
+pub(crate) fn unroutable(addr: IpAddr) -> bool {
     let addr = addr.to_canonical();
     addr.is_unspecified() || addr.is_loopback() || addr == IpAddr::from([255, 255, 255, 255])
 }

@@ -13,6 +13,7 @@ use serde::Serialize;
 
 mod simulation;
 mod table;
+pub mod watching;
 
 pub use table::markdown;
 

@@ -45,7 +45,7 @@ fn settings(args: &ScoreArgs, access: Access, policy: Policy) -> Settings {
     Settings { window, policy: Arc::new(policy), ..patient }
 }
 
-fn cases(paths: &[PathBuf]) -> (Vec<Case>, Vec<Problem>) {
+pub(super) fn cases(paths: &[PathBuf]) -> (Vec<Case>, Vec<Problem>) {
     if paths.is_empty() {
         return match Case::zoo() {
             Ok(cases) => (cases, Vec::new()),

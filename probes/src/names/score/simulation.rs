@@ -15,7 +15,7 @@ use policies::{
 use super::{Access, Case, Settings};
 
 /// Where simulated time starts; any instant does.
-const START: i64 = 1_700_000_000;
+pub(super) const START: i64 = 1_700_000_000;
 /// Round trips to the authority and to a resolver.
 const RTT: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(5));
 /// How long a lookup waits for its answer.
@@ -30,7 +30,7 @@ pub(super) struct RunOutcome {
 }
 
 /// A server in simulated time.
-enum Server {
+pub(super) enum Server {
     Authority,
     Resolver(Farm),
 }
@@ -57,7 +57,7 @@ pub(super) fn run(case: &Case, seed: u64, settings: &Settings) -> RunOutcome {
     }
 }
 
-fn servers(case: &Case, seed: u64, access: Access) -> Vec<Server> {
+pub(super) fn servers(case: &Case, seed: u64, access: Access) -> Vec<Server> {
     let specs = &case.scenario.resolvers;
     let mut servers: Vec<Server> =
         (0..).zip(specs).map(|(i, spec)| Server::Resolver(Farm::new(spec, seed.wrapping_add(i)))).collect();
@@ -70,7 +70,7 @@ fn servers(case: &Case, seed: u64, access: Access) -> Vec<Server> {
     servers
 }
 
-fn source(index: usize, server: &Server) -> Source {
+pub(super) fn source(index: usize, server: &Server) -> Source {
     let last = u8::try_from(index + 1).unwrap_or(u8::MAX);
     let (network, vantage) = match server {
         Server::Authority => (2, Vantage::Authority),
@@ -79,7 +79,7 @@ fn source(index: usize, server: &Server) -> Source {
     Source { server: SocketAddr::from(([192, 0, network, last], 53)), vantage, ecs: None, name: None }
 }
 
-fn record_type(case: &Case) -> RecordType {
+pub(super) fn record_type(case: &Case) -> RecordType {
     let spec = case.scenario.names.iter().find(|(name, _)| name.as_str() == case.host);
     match spec {
         Some((_, spec)) if spec.a.is_none() && spec.aaaa.is_some() => RecordType::Aaaa,
@@ -87,7 +87,7 @@ fn record_type(case: &Case) -> RecordType {
     }
 }
 
-fn ask(
+pub(super) fn ask(
     case: &Case,
     zone: &mut Zone,
     server: &mut Server,
