@@ -234,9 +234,9 @@ pub struct PlatformArgs {
     /// Which addresses the proxy asks for: `v4` unless the pods are IPv6 only or dual stack is enabled.
     #[arg(long, value_enum, default_value_t = Family::V4)]
     pub lookup_family: Family,
-    /// The mesh's dnsRefreshRate, used where a TTL is 0.
-    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration)]
-    pub dns_refresh_rate: Duration,
+    /// The mesh's dnsRefreshRate, used where a TTL is 0; without it that of the mesh, else Istio's default of 60s.
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub dns_refresh_rate: Option<Duration>,
     /// How soon after a fail-over all traffic must have moved; sets the connection lifetime.
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub failover_target: Option<Duration>,

@@ -28,6 +28,7 @@ mod suppress;
 mod wildcards;
 
 pub use mend::{Mended, mend};
+pub use mesh::asked_hosts;
 pub use patch::apply;
 pub use rule::{Example, ExampleDns, Rule, examples};
 pub use suppress::Baseline;

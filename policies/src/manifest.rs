@@ -15,6 +15,7 @@ mod yaml;
 pub use build::manifests_for;
 pub(crate) use load::clip;
 pub use load::{Kind, LoadProblem, Loadable, Loaded, MAX_FILE_BYTES};
+pub use mesh_config::dns_refresh_rate_in;
 pub use name::{is_resource_name, resource_name};
 #[cfg(test)]
 pub(crate) use read::read;

@@ -48,7 +48,7 @@ pub enum LookupFamily {
 
 /// The proxy that the advice is for. Every field has a default; without a version, [`Platform::envoy`] says which
 /// one is assumed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Platform {
     /// Istio's version, where it is known.
@@ -62,22 +62,10 @@ pub struct Platform {
     /// Which addresses are asked for.
     pub lookup_family: LookupFamily,
     /// `meshConfig.dnsRefreshRate`: used after a failed lookup and for TTL 0 (Istio's default is 60 s).
+    /// Where nobody names it, [`Platform::refresh_rate`] says what is assumed.
     #[serde(rename = "dns_refresh_rate_s", with = "crate::recommend::seconds")]
-    #[schemars(with = "u64")]
-    pub dns_refresh_rate: Duration,
-}
-
-impl Default for Platform {
-    fn default() -> Self {
-        Self {
-            istio_version: None,
-            envoy_version: None,
-            guards: BTreeMap::new(),
-            proxy_kind: ProxyKind::default(),
-            lookup_family: LookupFamily::default(),
-            dns_refresh_rate: Duration::from_secs(60),
-        }
-    }
+    #[schemars(with = "Option<u64>")]
+    pub dns_refresh_rate: Option<Duration>,
 }
 
 /// How sure a version is.
@@ -106,6 +94,9 @@ pub struct EnvoyInUse {
     pub basis: VersionBasis,
 }
 
+/// `meshConfig.dnsRefreshRate` where it is not set (istio, `pkg/config/mesh/mesh.go`, `DefaultMeshConfig`).
+pub const DEFAULT_DNS_REFRESH_RATE: Duration = Duration::from_secs(60);
+
 impl Platform {
     /// The Envoy that the advice is for, and how sure that is.
     #[must_use]
@@ -123,6 +114,12 @@ impl Platform {
                 basis: VersionBasis::FromIstioPattern,
             },
         }
+    }
+
+    /// How long a proxy waits after a failed lookup and for TTL 0.
+    #[must_use]
+    pub fn refresh_rate(&self) -> Duration {
+        self.dns_refresh_rate.unwrap_or(DEFAULT_DNS_REFRESH_RATE)
     }
 
     /// Whether the proxy behaves so: new enough, and the guard not taken back.

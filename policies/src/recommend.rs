@@ -191,15 +191,22 @@ pub struct Check {
     pub settled: bool,
 }
 
+/// The `resolution` that a class asks for: `DNS` where an absent address was taken out, `DNS_ROUND_ROBIN` where it was
+/// not drawn this time, none where nothing is known of the name.
+#[must_use]
+pub const fn resolution_for(class: ResolutionClass) -> Option<Resolution> {
+    match class {
+        ResolutionClass::SingleVip | ResolutionClass::FixedMultiIp => Some(Resolution::Dns),
+        ResolutionClass::RotatingPool => Some(Resolution::DnsRoundRobin),
+        ResolutionClass::Unresolvable | ResolutionClass::InsufficientData => None,
+    }
+}
+
 /// The advice for one name. Total: every input gives an answer, if only "nothing can be advised, because".
 #[must_use]
 pub fn recommend(observed: &Observed<'_>, platform: &Platform, settings: &Settings) -> Recommendation {
     let facts = Facts::of(observed, platform.lookup_family);
-    let resolution = facts.as_ref().and_then(|facts| match facts.class {
-        ResolutionClass::SingleVip | ResolutionClass::FixedMultiIp => Some(Resolution::Dns),
-        ResolutionClass::RotatingPool => Some(Resolution::DnsRoundRobin),
-        ResolutionClass::Unresolvable | ResolutionClass::InsufficientData => None,
-    });
+    let resolution = facts.as_ref().and_then(|facts| resolution_for(facts.class));
     let mut advice = Recommendation {
         host: observed.a.classification.host.clone(),
         class: facts.as_ref().map_or(ResolutionClass::InsufficientData, |facts| facts.class),

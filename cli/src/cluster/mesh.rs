@@ -6,17 +6,14 @@ use std::time::Duration;
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, ListParams};
+use policies::manifest::dns_refresh_rate_in;
 use policies::{Platform, Version};
-use serde::Deserialize;
 
 use super::failure::{Request, Right, status};
 use super::{Cluster, Scope};
 use crate::args::{PlatformArgs, Proxy};
 use crate::console::Console;
 use crate::report::Problem;
-
-/// Istio's own default, and that of the flag.
-const DEFAULT_DNS_REFRESH: Duration = Duration::from_secs(60);
 
 /// Labels that name a release, the most exact first.
 const VERSION_LABELS: [&str; 3] = ["app.kubernetes.io/version", "operator.istio.io/version", "helm.sh/chart"];
@@ -34,13 +31,6 @@ pub struct Mesh {
     pub dns_refresh_rate: Option<Duration>,
     /// A ztunnel runs: some pods have no sidecar.
     pub ambient: bool,
-}
-
-/// The keys of `MeshConfig` that matter here; there are many more.
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct MeshConfig {
-    dns_refresh_rate: Option<String>,
 }
 
 impl Cluster {
@@ -68,7 +58,7 @@ impl Cluster {
         match config.get("istio").await {
             Ok(map) => {
                 let text = map.data.as_ref().and_then(|data| data.get("mesh"));
-                mesh.dns_refresh_rate = text.and_then(|text| refresh(text));
+                mesh.dns_refresh_rate = text.and_then(|text| dns_refresh_rate_in(text));
                 mesh.config = text.and_then(|text| config_map(root_namespace, text));
             }
             // Without one istiod runs on its defaults.
@@ -101,9 +91,7 @@ impl Mesh {
                 platform.envoy().version
             ));
         }
-        if let Some(rate) = self.dns_refresh_rate.filter(|_| flags.dns_refresh_rate == DEFAULT_DNS_REFRESH) {
-            platform.dns_refresh_rate = rate;
-        }
+        platform.dns_refresh_rate = platform.dns_refresh_rate.or(self.dns_refresh_rate);
         if self.ambient && flags.proxy != Proxy::Ambient {
             console.note(
                 "a ztunnel runs here: the advice is for sidecars and gateways, `--proxy ambient` is for it",
@@ -146,13 +134,6 @@ fn config_map(namespace: &str, mesh: &str) -> Option<(String, String)> {
     Some((format!("{namespace}/ConfigMap/istio.yaml"), serde_saphyr::to_string(&map).ok()?))
 }
 
-fn refresh(mesh: &str) -> Option<Duration> {
-    let config: MeshConfig = serde_saphyr::from_str(mesh).ok()?;
-    let text = config.dns_refresh_rate?;
-    let length: jiff::SignedDuration = text.parse().ok()?;
-    length.try_into().ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -183,8 +164,8 @@ mod tests {
     #[test]
     fn the_refresh_rate_stands_among_many_keys() {
         let mesh = "defaultConfig:\n  discoveryAddress: istiod:15012\ndnsRefreshRate: 30s\ntrustDomain: cluster.local\n";
-        assert_eq!(refresh(mesh), Some(Duration::from_secs(30)));
-        assert_eq!(refresh("trustDomain: x\n"), None);
-        assert_eq!(refresh("- not a mesh"), None);
+        assert_eq!(dns_refresh_rate_in(mesh), Some(Duration::from_secs(30)));
+        assert_eq!(dns_refresh_rate_in("trustDomain: x\n"), None);
+        assert_eq!(dns_refresh_rate_in("- not a mesh"), None);
     }
 }

@@ -159,7 +159,7 @@ pub(crate) fn platform(advice: &PlatformArgs) -> Platform {
             args::Family::V6 => LookupFamily::V6Only,
             args::Family::All => LookupFamily::All,
         },
-        dns_refresh_rate: whole_seconds(advice.dns_refresh_rate),
+        dns_refresh_rate: advice.dns_refresh_rate.map(whole_seconds),
         ..Platform::default()
     }
 }

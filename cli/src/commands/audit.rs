@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use jiff::Timestamp;
-use policies::audit::{Baseline, Context, Known, audit, mend};
+use policies::audit::{Baseline, Context, Known, asked_hosts, audit, mend};
 use policies::finding::{Finding, Severity};
 use policies::manifest::{Kind, LoadProblem, Loadable, Loaded};
 use policies::{Host, Platform, Resolution};
@@ -206,31 +206,16 @@ async fn known(
 
 /// Hosts of the entries that ask DNS for them.
 fn hosts(loaded: &Loaded) -> BTreeSet<Host> {
-    asking(loaded).map(|(_, host)| host).collect()
+    asked_hosts(loaded).map(|(_, host)| host).collect()
 }
 
 /// The hosts of the entries in files and folders that ask DNS for them, each with its `resolution`, in the order read.
 pub(super) fn declared(paths: &[PathBuf]) -> (Vec<(Host, Resolution)>, Vec<Problem>) {
     let (files, mut problems) = Files::read(paths);
     problems.extend(files.loaded.problems.iter().map(problem));
-    let resolution = |entry: &Loadable| match entry.root.text_at("spec.resolution") {
-        Some("DNS_ROUND_ROBIN") => Resolution::DnsRoundRobin,
-        _ => Resolution::Dns,
+    let resolution = |entry: &Loadable| {
+        entry.root.text_at("spec.resolution").and_then(Resolution::parse).unwrap_or_default()
     };
-    let hosts = asking(&files.loaded).map(|(entry, host)| (host, resolution(entry))).collect();
+    let hosts = asked_hosts(&files.loaded).map(|(entry, host)| (host, resolution(entry))).collect();
     (hosts, problems)
-}
-
-/// Entries with the hosts that they ask DNS for, wildcards and the cluster's own left out.
-pub(super) fn asking(loaded: &Loaded) -> impl Iterator<Item = (&Loadable, Host)> {
-    let entries = loaded.resources.iter().filter(|resource| resource.kind == Kind::ServiceEntry);
-    let asks = entries.filter(|entry| {
-        let resolution = entry.root.text_at("spec.resolution").unwrap_or_default();
-        matches!(resolution, "DNS" | "DNS_ROUND_ROBIN")
-            && entry.root.list("spec.endpoints").is_empty()
-            && entry.root.get("spec.workloadSelector").is_none()
-    });
-    asks.flat_map(|entry| entry.root.list("spec.hosts").iter().map(move |host| (entry, host)))
-        .filter_map(|(entry, host)| Some((entry, Host::parse(host.text()?).ok()?)))
-        .filter(|(_, host)| host.as_str().rsplit('.').next() != Some("local"))
 }

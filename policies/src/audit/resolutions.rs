@@ -206,7 +206,7 @@ fn empty_answers(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
     if !mesh.context.platform.behaves(Behaviour::EmptyAnswerEmptiesStrict) {
         return;
     }
-    let refresh = mesh.context.platform.dns_refresh_rate.as_secs();
+    let refresh = mesh.context.platform.refresh_rate().as_secs();
     for entry in mesh.entries.iter().filter(|entry| entry.resolution == Some(Resolution::Dns)) {
         for (host, _) in entry.observed().filter(|(_, advice)| advice.traits.contains(&Trait::EmptyAnswers)) {
             let text = format!(

@@ -1,6 +1,8 @@
 //! Where a `MeshConfig` stands: as text in the `ConfigMap` that istiod reads, under `spec.meshConfig` of an
 //! `IstioOperator`, under `spec.values.meshConfig` of an `Istio`. The loader and the audit find it here.
 
+use std::time::Duration;
+
 use super::node::{Node, Value};
 use super::read::read;
 
@@ -13,6 +15,17 @@ pub(crate) fn of(root: &Node) -> Option<&Node> {
         _ => return None,
     };
     root.get(path).filter(|config| !config.entries().is_empty())
+}
+
+/// `dnsRefreshRate`, where it is set to a positive length.
+pub(crate) fn dns_refresh_rate(config: &Node) -> Option<Duration> {
+    config.duration_ms("dnsRefreshRate").filter(|ms| *ms > 0).map(Duration::from_millis)
+}
+
+/// `dnsRefreshRate` in the text of a `ConfigMap`'s `data.mesh`.
+#[must_use]
+pub fn dns_refresh_rate_in(mesh: &str) -> Option<Duration> {
+    dns_refresh_rate(read(mesh).ok()?.first()?)
 }
 
 /// There is one.

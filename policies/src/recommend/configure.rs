@@ -19,7 +19,7 @@ pub(super) fn refresh(facts: &Facts, resolution: Resolution, platform: &Platform
     let ttl = facts.ttl?;
     let ttl_s = if resolution == Resolution::DnsRoundRobin { ttl.logical_s } else { ttl.strict_s };
     let fallback = ttl_s == 0;
-    let refresh_s = if fallback { platform.dns_refresh_rate.as_secs() } else { u64::from(ttl_s) };
+    let refresh_s = if fallback { platform.refresh_rate().as_secs() } else { u64::from(ttl_s) };
     Some(Refresh {
         refresh_s: refresh_s.max(1),
         ttl_s,

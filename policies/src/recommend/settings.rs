@@ -60,11 +60,11 @@ pub struct Settings {
     /// The port that the application connects to.
     pub port: u16,
     /// How soon after a change in DNS the old address must be out of use.
-    #[serde(rename = "failover_target_s", with = "super::seconds::option")]
+    #[serde(rename = "failover_target_s", with = "super::seconds")]
     #[schemars(with = "Option<u64>")]
     pub failover_target: Option<Duration>,
     /// How long the longest response, stream or transfer lasts.
-    #[serde(rename = "longest_stream_s", with = "super::seconds::option")]
+    #[serde(rename = "longest_stream_s", with = "super::seconds")]
     #[schemars(with = "Option<u64>")]
     pub longest_stream: Option<Duration>,
 }

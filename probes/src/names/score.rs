@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use labdns::Scenario;
 use labdns::scenario::{Expect, ExpectedClass, ExpectedResolution, ScenarioError};
-use policies::{Policy, ResolutionClass, Window};
+use policies::recommend::resolution_for;
+use policies::{Policy, Resolution, ResolutionClass, Window};
 use serde::Serialize;
 
 mod simulation;
@@ -192,13 +193,11 @@ fn score_runs(index: usize, case: &Case, runs: std::ops::Range<usize>, settings:
     row
 }
 
-/// The `resolution` that a class asks for.
-#[must_use]
-pub fn resolution_of(class: ResolutionClass) -> Option<ExpectedResolution> {
-    match class {
-        ResolutionClass::SingleVip | ResolutionClass::FixedMultiIp => Some(ExpectedResolution::Dns),
-        ResolutionClass::RotatingPool => Some(ExpectedResolution::DnsRoundRobin),
-        ResolutionClass::Unresolvable | ResolutionClass::InsufficientData => None,
+/// What a scenario calls that resolution.
+const fn resolution_of(expected: ExpectedResolution) -> Resolution {
+    match expected {
+        ExpectedResolution::Dns => Resolution::Dns,
+        ExpectedResolution::DnsRoundRobin => Resolution::DnsRoundRobin,
     }
 }
 
@@ -238,7 +237,7 @@ impl Row {
     #[must_use]
     pub fn right(&self) -> f64 {
         let fits = |class: ResolutionClass| match self.resolution {
-            Some(resolution) => resolution_of(class) == Some(resolution),
+            Some(resolution) => resolution_for(class) == Some(resolution_of(resolution)),
             None => class == self.class,
         };
         self.share(fits)

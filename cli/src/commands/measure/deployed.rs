@@ -4,11 +4,12 @@
 use std::collections::BTreeMap;
 
 use policies::Host;
+use policies::audit::asked_hosts;
 use policies::manifest::Kind;
 
 use crate::args::MeasureArgs;
 use crate::cluster::{Cluster, Reach, Scope};
-use crate::commands::{audit, proxy};
+use crate::commands::proxy;
 use crate::console::Console;
 use crate::report::Problem;
 
@@ -30,7 +31,7 @@ impl Declared {
         let deployed = cluster.deployed(&[Kind::ServiceEntry], &Scope::All, console).await;
         let mut declared = Self { problems: deployed.problems, ..Self::default() };
         let mut entries: BTreeMap<Host, Vec<String>> = BTreeMap::new();
-        for (entry, host) in audit::asking(&deployed.loaded) {
+        for (entry, host) in asked_hosts(&deployed.loaded) {
             entries.entry(host).or_default().push(format!("{}/{}", entry.namespace, entry.name));
         }
         let told = |(host, entries): (Host, Vec<String>)| {

@@ -1,8 +1,6 @@
 //! What a `MeshConfig` among the files says for all of the mesh, flags given to the audit first. [`Mesh`](super::Mesh)
 //! reads it before anything else.
 
-use std::time::Duration;
-
 use crate::audit::Context;
 use crate::manifest::node::{Node, Value};
 use crate::manifest::{Kind, Loadable, mesh_config};
@@ -39,10 +37,8 @@ pub(crate) fn context(given: &Context, config: Option<&Config<'_>>) -> Context {
     let mut context = given.clone();
     let Some(Config { node, .. }) = config else { return context };
     let usual = Context::default();
-    if context.platform.dns_refresh_rate == usual.platform.dns_refresh_rate
-        && let Some(ms) = node.duration_ms("dnsRefreshRate").filter(|ms| *ms > 0)
-    {
-        context.platform.dns_refresh_rate = Duration::from_millis(ms);
+    if context.platform.dns_refresh_rate.is_none() {
+        context.platform.dns_refresh_rate = mesh_config::dns_refresh_rate(node);
     }
     if context.root_namespace == usual.root_namespace
         && let Some(root) = node.text_at("rootNamespace").filter(|root| !root.is_empty())

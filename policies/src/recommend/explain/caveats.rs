@@ -32,7 +32,7 @@ fn empty_answers(facts: &Facts, resolution: Resolution, platform: &Platform) -> 
     if !facts.has(Trait::EmptyAnswers) || !platform.behaves(Behaviour::EmptyAnswerEmptiesStrict) {
         return None;
     }
-    let refresh = platform.dns_refresh_rate.as_secs();
+    let refresh = platform.refresh_rate().as_secs();
     let text = match resolution {
         Resolution::Dns => format!(
             "NXDOMAIN or an empty answer came between good ones: each empties a DNS cluster (503 UH) until the next \

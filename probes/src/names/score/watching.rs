@@ -13,6 +13,8 @@ use policies::{Host, Outcome, Policy, RecordType, ResolutionClass};
 use serde::Serialize;
 
 use super::simulation::{self, START};
+use policies::recommend::resolution_for;
+
 use super::{Access, Case, resolution_of};
 
 /// Scenarios change in their first minutes: what is told of that, is told by then.
@@ -310,7 +312,7 @@ impl<'a> Watched<'a> {
 
     fn fits(&self, class: ResolutionClass) -> bool {
         match self.case.expect.resolution {
-            Some(resolution) => resolution_of(class) == Some(resolution),
+            Some(resolution) => resolution_for(class) == Some(resolution_of(resolution)),
             None => matches!(class, ResolutionClass::Unresolvable | ResolutionClass::InsufficientData),
         }
     }
