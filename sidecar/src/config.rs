@@ -93,9 +93,9 @@ pub(crate) struct ServeArgs {
     #[arg(long, env = "DRAIN_ORDER", value_enum, default_value_t = Order::NoNewWork)]
     pub(crate) order: Order,
 
-    /// Status of the "no new work" answer: `404` for HAProxy's disable-on-404 or NetScaler's trofsCode, `200` with
-    /// --lb-drain-body for F5's disable string; `auto` gives 404 where the load balancer shows that it understands;
-    /// `off` never.
+    /// Status of the "no new work" answer: `404` for HAProxy's disable-on-404, `NetScaler`'s trofsCode and F5's disable
+    /// string; `503` for balancers that keep what runs on an unhealthy target; `auto` gives 404 where the load balancer
+    /// shows that it understands; `off` never.
     #[arg(long, env = "LB_DRAIN_STATUS", default_value = "auto", value_parser = drain_status)]
     pub(crate) lb_drain_status: DrainStatus,
 

@@ -28,7 +28,7 @@ use crate::state_file::{self, StateFileError};
 
 /// Connections kept on one listener; beyond that an idle one makes room. The port is open to the node's network: memory
 /// and file descriptors stay bounded, and a probe is answered however many are held open.
-const MOST_CONNECTIONS: usize = 512;
+const MOST_CONNECTIONS: usize = 256;
 
 /// Connections that wait to be taken in.
 const BACKLOG: u32 = 4096;
@@ -234,7 +234,7 @@ async fn serve_connection(
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(IDLE)
-            .max_buf_size(16 * 1024)
+            .max_buf_size(8 * 1024)
             .serve_connection(TokioIo::new(link), service);
         let _ = Box::pin(connection).await;
     };

@@ -129,7 +129,7 @@ fn ten_thousand_connections_keep_no_probe_out() {
         limit.current.is_none_or(|most| most > CROWD as u64 + 500),
         "{limit:?}: raise the hard limit of open files"
     );
-    let sidecar = Sidecar::start(&["--control-on-public", "--lb-buffer=60s"]).read_log();
+    let sidecar = Sidecar::start(&["--control-on-public", "--lb-buffer=1h", "--drain-timeout=1h"]).read_log();
     let health = sidecar.at("public");
     let mut hook = TcpStream::connect(health).unwrap();
     hook.write_all(b"GET /prestop HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();

@@ -8,6 +8,7 @@ mod experiment;
 mod faults;
 mod hook;
 mod hostile;
+mod l4;
 mod listeners;
 mod orders;
 mod third;

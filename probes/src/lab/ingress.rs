@@ -3,6 +3,7 @@
 
 pub mod backend;
 pub mod config;
+pub mod l4;
 pub mod load;
 pub mod pod;
 pub mod sidecar;
