@@ -17,15 +17,14 @@ mod lab;
 mod values;
 mod watch;
 
-pub use audit::{AuditArgs, AuditFormat, FailOn};
+pub use audit::AuditArgs;
 pub use cluster::{ApplyArgs, ClusterArgs, ProxyCommand, ReachWord, StatusArgs};
 pub use experiments::{EnvoyArgs, EnvoyCommand, HttpWord, PathWord, RunArgs, TopologyWord, UpArgs};
-pub use lab::{
-    ControlArgs, DnsCommand, FaultWord, LabCommand, LogFormat, ScoreArgs, ScoreFormat, ServeArgs,
-    WatchScoreArgs,
-};
+pub use lab::{ControlArgs, DnsCommand, FaultWord, LabCommand, ScoreArgs, ServeArgs, WatchScoreArgs};
 use values::{duration, export_to, known_envoy, known_istio, resource_name, server, subnet};
 pub use watch::{EventsArgs, EventsFormat, WatchArgs, WatchAskArgs, WebhookForm};
+
+use crate::format::{Format, FormatOf, Kind};
 
 /// Decides how external names belong into Istio: classifies their DNS answers, writes the ServiceEntry, proves it
 /// on a real Envoy.
@@ -38,6 +37,9 @@ pub struct Cli {
     /// Say less: no progress, no notes; errors stay.
     #[arg(short, long, global = true)]
     pub quiet: bool,
+    /// Show log events: `-v` what is done, `-vv` each step; `EGRESS_AUDIT_LOG=labdns=debug` sets levels by module.
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    pub verbose: u8,
     /// Write the result to this file, whole or not at all, instead of standard output.
     #[arg(long, global = true, value_name = "FILE")]
     pub output_file: Option<std::path::PathBuf>,
@@ -106,7 +108,7 @@ pub struct ClassifyArgs {
     #[command(flatten)]
     pub advice: AdviceArgs,
     /// Form of the output: `text` explains up to five names and lists more as a table.
-    #[arg(short, long, value_enum, default_value_t = Format::Text)]
+    #[arg(short, long, default_value = "text", value_parser = FormatOf(Kind::Hosts))]
     pub output: Format,
 }
 
@@ -268,26 +270,9 @@ pub struct ManifestArgs {
 pub struct ReportArgs {
     /// A report that `-o json` wrote (`-`: standard input).
     pub file: PathBuf,
-    /// Form of the output.
+    /// Form of the output, one that the report has.
     #[arg(short, long, visible_alias = "format", value_enum, default_value_t = Format::Text)]
     pub output: Format,
-}
-
-/// Form of a report.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Format {
-    /// For reading.
-    Text,
-    /// One row a name.
-    Table,
-    /// The whole report (`egress-audit schema`).
-    Json,
-    /// One JSON document a name and line, as soon as it is known.
-    Jsonl,
-    /// For an issue or a wiki.
-    Markdown,
-    /// A page of its own, for runs of the lab.
-    Html,
 }
 
 /// Whether to ask the zone's own servers.

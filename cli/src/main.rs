@@ -15,8 +15,9 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 fn main() -> ExitCode {
     let mut cli = Cli::parse();
     let mut console = Console::new(cli.quiet);
+    let logged = egress_audit::log::start(cli.verbose, cli.quiet);
     let opened = cli.output_file.take().map_or(Ok(()), |path| console.send_to(path));
-    let exit = opened.map_err(Into::into).and_then(|()| egress_audit::run(cli, &mut console));
+    let exit = logged.and(opened).map_err(Into::into).and_then(|()| egress_audit::run(cli, &mut console));
     let exit = exit.and_then(|exit| Ok(console.keep(exit).map(|()| exit)?)).unwrap_or_else(|error| {
         console.end_progress();
         console.error(&format!("{error:#}"));

@@ -1,9 +1,11 @@
-//! A finished report in, words out. Renderers choose words; what they print was counted and judged before.
+//! A finished report in, words out. Renderers choose words; what they print was counted and judged before, and the
+//! formats that a report has are looked up in `format`.
 
 mod audit;
 pub mod events;
-pub(crate) mod evidence;
+mod evidence;
 mod markdown;
+pub(crate) mod markup;
 mod proxy;
 pub(crate) mod table;
 mod text;
@@ -11,85 +13,76 @@ mod words;
 
 use std::io;
 
-pub use audit::audit;
-
-use crate::args::{AuditFormat, Format};
 use crate::console::Console;
-use crate::exit::Exit;
-use crate::report::Report;
+use crate::format::Format;
+use crate::report::{Body, FleetReport, HostReport, LabReport, Report};
 
 /// Most names that are explained one by one where a table was not asked for.
 const EXPLAINED: usize = 5;
 
-/// Prints a report in the form asked for, and its problems on stderr.
+/// Prints a report in a form that it has, and its problems on stderr.
 ///
 /// # Errors
-/// When stdout cannot be written.
-pub fn report(report: &Report, format: Format, console: &Console) -> io::Result<()> {
-    if report.audit.is_some() {
-        return audit(report, audit_form(format), console);
-    }
-    if !report.evidence.is_empty() {
-        return lab(report, format, console);
-    }
-    if !report.proxies.is_empty() {
-        return proxies(report, format, console);
-    }
-    match format {
-        Format::Text if report.hosts.len() <= EXPLAINED => {
-            console.data(&text::report(report, console.text()))?;
+/// When the report does not have that form, or stdout cannot be written.
+pub fn report(report: &Report, format: Format, console: &Console) -> anyhow::Result<()> {
+    let format = report.body.kind().check(format)?;
+    if format == Format::Json {
+        console.json(report)?;
+    } else {
+        match &report.body {
+            Body::Hosts(hosts) => self::hosts(report, hosts, format, console)?,
+            Body::Audit(found) => audit::audit(report, found, format, console)?,
+            Body::Lab(run) => lab(report, run, format, console)?,
+            Body::Fleet(fleet) => proxies(fleet, format, console)?,
         }
-        Format::Text | Format::Table => console.data(&table::report(report))?,
-        Format::Json => console.json(report)?,
-        Format::Jsonl => report.hosts.iter().try_for_each(|host| console.json_line(host))?,
-        Format::Markdown | Format::Html => console.data(&markdown::report(report))?,
-    }
-    if format == Format::Html {
-        console.note("only runs of the lab have a page; this is Markdown");
     }
     problems(report, console);
-    if format == Format::Text && report.hosts.len() > EXPLAINED {
+    if format == Format::Text && report.body.hosts().len() > EXPLAINED {
         console.note("name fewer hosts, or use `-o markdown` or `-o json`, for the reasons behind each row");
     }
     Ok(())
 }
 
-/// The form of an audit that comes closest.
-fn audit_form(format: Format) -> AuditFormat {
+/// Prints classified names.
+fn hosts(report: &Report, hosts: &[HostReport], format: Format, console: &Console) -> io::Result<()> {
     match format {
-        Format::Json | Format::Jsonl => AuditFormat::Json,
-        Format::Markdown | Format::Html => AuditFormat::Markdown,
-        Format::Text | Format::Table => AuditFormat::Text,
+        Format::Text if hosts.len() <= EXPLAINED => console.data(&text::report(hosts, console.text())),
+        Format::Jsonl => hosts.iter().try_for_each(|host| console.json_line(host)),
+        Format::Markdown => console.data(&markdown::report(report, hosts)),
+        _ => console.data(&table::report(hosts)),
     }
 }
 
 /// Prints what proxies do.
-fn proxies(report: &Report, format: Format, console: &Console) -> io::Result<()> {
+fn proxies(fleet: &FleetReport, format: Format, console: &Console) -> io::Result<()> {
     match format {
-        Format::Text => console.data(&proxy::text(report, console.text()))?,
-        Format::Json => console.json(report)?,
-        Format::Jsonl => report.proxies.iter().try_for_each(|proxy| console.json_line(proxy))?,
-        Format::Table | Format::Markdown | Format::Html => console.data(&proxy::fleet(report))?,
+        Format::Jsonl => fleet.proxies.iter().try_for_each(|proxy| console.json_line(proxy)),
+        Format::Markdown => console.data(&proxy::markdown(fleet)),
+        Format::Table => console.data(&proxy::table(fleet)),
+        _ => console.data(&proxy::text(fleet, console.text())),
     }
-    problems(report, console);
-    Ok(())
 }
 
 /// Prints the evidence of a lab run.
-fn lab(report: &Report, format: Format, console: &Console) -> io::Result<()> {
+fn lab(report: &Report, run: &LabReport, format: Format, console: &Console) -> io::Result<()> {
     match format {
-        Format::Text | Format::Table => {
-            console.data(&evidence::text(report, console.text()))?;
-            if evidence::is_summary(report) {
+        Format::Table => console.data(&evidence::table(run)),
+        Format::Jsonl => run.evidence.iter().try_for_each(|cell| console.json_line(cell)),
+        Format::Markdown => console.data(&evidence::markdown(report, run)),
+        Format::Html => console.data(&evidence::html(report, run)),
+        _ => {
+            console.data(&evidence::text(run, console.text()))?;
+            if evidence::is_summary(run) {
                 console.note("`-o markdown` and `-o html` have the tables of every cell");
             }
+            Ok(())
         }
-        Format::Json => console.json(report)?,
-        Format::Jsonl => report.evidence.iter().try_for_each(|cell| console.json_line(cell))?,
-        Format::Markdown => console.data(&evidence::markdown(report))?,
-        Format::Html => console.data(&evidence::html(report))?,
     }
-    Ok(())
+}
+
+/// The page of a run of the lab; empty for what is something else.
+pub(crate) fn html(report: &Report) -> String {
+    if let Body::Lab(run) = &report.body { evidence::html(report, run) } else { String::new() }
 }
 
 /// Prints what could not be done, with its remedies, on stderr.
@@ -98,11 +91,4 @@ pub fn problems(report: &Report, console: &Console) {
         console.error(&format!("{}: {}", problem.subject, problem.message));
         console.hint(&problem.hint);
     }
-}
-
-/// The exit code that a report stands for.
-#[must_use]
-pub fn exit(report: &Report) -> Exit {
-    let done = if report.problems.is_empty() { Exit::Clean } else { Exit::CouldNot };
-    done.and(evidence::exit(report))
 }

@@ -7,7 +7,7 @@ use rand::{RngExt, SeedableRng};
 
 use crate::answer::Alias;
 use crate::name::Name;
-use crate::scenario::{Cname, Pick};
+use crate::schema::records::{Cname, Pick};
 
 #[derive(Debug)]
 pub(crate) struct AliasState {

@@ -6,7 +6,8 @@ use std::net::IpAddr;
 use serde::{Deserialize, Serialize};
 
 use crate::name::Name;
-use crate::scenario::{Cname, Interval, RecordSet, Ttl};
+use crate::schema::records::{Cname, RecordSet};
+use crate::schema::scalar::{Interval, Ttl};
 
 /// A change of the zone. Visible to the very next query.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
@@ -217,7 +218,7 @@ pub enum CommandError {
     },
     /// New data that breaks a rule of the scenario file.
     #[error(transparent)]
-    Data(#[from] crate::scenario::Problem),
+    Data(#[from] crate::schema::problem::Problem),
 }
 
 impl CommandError {

@@ -13,6 +13,7 @@ pub mod resolver;
 mod rrset;
 pub mod scenario;
 pub mod scenarios;
+pub mod schema;
 mod seed;
 mod server;
 mod written;

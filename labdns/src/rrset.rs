@@ -11,7 +11,9 @@ use rand::{RngExt, SeedableRng};
 
 use crate::answer::Answer;
 use crate::behaviour::{Behaviour, Sampler, Turn, uniform};
-use crate::scenario::{Flap, Group, Hold, Order, Pool, RecordSet, Ttl};
+use crate::schema::pool::Pool;
+use crate::schema::records::{Flap, Group, Hold, Order, RecordSet};
+use crate::schema::scalar::Ttl;
 use crate::seed::seed_of;
 
 /// Who asks, as far as answers may depend on it.

@@ -7,7 +7,8 @@ use utoipa::{PartialSchema, ToSchema};
 
 use crate::command::Target;
 use crate::name::Name;
-use crate::scenario::{Interval, Moment, Pool, Take, Ttl};
+use crate::schema::pool::Pool;
+use crate::schema::scalar::{Interval, Moment, Take, Ttl};
 
 macro_rules! written {
     ($type:ident, $written_as:expr, $description:literal, $example:expr) => {

@@ -14,7 +14,8 @@ use crate::answer::{Query, Rcode, RecordType, Reply};
 use crate::command::{Command, CommandError, Fault};
 use crate::name::{self, Name};
 use crate::rrset::{Client, Rrset};
-use crate::scenario::{NameServer, NameSpec, RecordSet, Scenario};
+use crate::schema::records::RecordSet;
+use crate::schema::{NameServer, NameSpec, Scenario};
 use crate::seed::seed_of;
 
 mod apply;
@@ -260,7 +261,7 @@ impl Client {
 fn name_server_records(server: &NameServer) -> NameSpec {
     let of = |v4: bool| {
         let family: Vec<_> = server.addresses.iter().copied().filter(|a| a.is_ipv4() == v4).collect();
-        (!family.is_empty()).then(|| RecordSet::all(family, crate::scenario::Ttl::seconds(3600)))
+        (!family.is_empty()).then(|| RecordSet::all(family, crate::schema::scalar::Ttl::seconds(3600)))
     };
     NameSpec { a: of(true), aaaa: of(false), ..NameSpec::default() }
 }

@@ -187,7 +187,7 @@ subjects: [{{apiGroup: rbac.authorization.k8s.io, kind: User, name: experimenter
         let output = command.args(*run).output()?;
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         let report: Value = serde_json::from_slice(&output.stdout).with_context(|| said.clone())?;
-        let evidence = report["evidence"].as_array().cloned().unwrap_or_default();
+        let evidence = report["lab"]["evidence"].as_array().cloned().unwrap_or_default();
         ensure!(!evidence.is_empty(), "{run:?}: {report:#}\n{said}");
         for one in &evidence {
             let wanted = if one["cell"]["control"].is_null() { "confirmed" } else { "refuted" };

@@ -153,8 +153,10 @@ impl Member {
     pub(crate) fn clusters(&self, count: usize) -> anyhow::Result<Vec<Value>> {
         eventually(Duration::from_secs(20), "istiod's clusters", || {
             let report = self.status(&[])?;
-            let clusters =
-                report["proxies"][0]["inspection"]["clusters"].as_array().cloned().unwrap_or_default();
+            let clusters = report["fleet"]["proxies"][0]["inspection"]["clusters"]
+                .as_array()
+                .cloned()
+                .unwrap_or_default();
             anyhow::ensure!(clusters.len() >= count, "{} of {count}", clusters.len());
             Ok::<_, anyhow::Error>(clusters)
         })
@@ -201,9 +203,9 @@ fn by_every_way(plane: &ControlPlane) -> anyhow::Result<()> {
         let output = plane.egress_audit().args(args).output()?;
         let report: Value = serde_json::from_slice(&output.stdout)
             .with_context(|| format!("{reach}: {}", String::from_utf8_lossy(&output.stderr)))?;
-        ensure!(report["proxies"][0]["proxy"] == "api-0.reached", "{report:#}");
+        ensure!(report["fleet"]["proxies"][0]["proxy"] == "api-0.reached", "{report:#}");
         ensure!(
-            steady(&report["proxies"][0]["inspection"]["clusters"][0]) == steady(&direct[0]),
+            steady(&report["fleet"]["proxies"][0]["inspection"]["clusters"][0]) == steady(&direct[0]),
             "{report:#}"
         );
     }
@@ -236,7 +238,8 @@ fn left_behind(plane: &ControlPlane) -> anyhow::Result<()> {
     plane.objects.apply(&(resolver("behind", dns.authority_addr()) + &entry("behind", port)))?;
     let member = Member::start(plane, Kind::Sidecar, "api-0", "behind")?;
     member.clusters(1)?;
-    let pinned = || -> anyhow::Result<Value> { Ok(member.status(&["--host", HOST])?["proxies"][0].clone()) };
+    let pinned =
+        || -> anyhow::Result<Value> { Ok(member.status(&["--host", HOST])?["fleet"]["proxies"][0].clone()) };
     let connected = |proxy: &Value| proxy["inspection"]["clusters"][0]["members"][0].clone();
 
     // A session through the proxy, which stays open. Its first bytes are not TLS, which ends the look for a name.

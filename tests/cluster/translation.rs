@@ -202,7 +202,7 @@ fn outlier(wanted: &OutlierDetection, sent: &Value) -> anyhow::Result<()> {
 /// The runtime guard over the merged DNS implementation is Envoy's own default: nothing that istiod sends sets it.
 fn no_pin(member: &Member) -> anyhow::Result<()> {
     let report = member.status(&[])?;
-    let inspection = &report["proxies"][0]["inspection"];
+    let inspection = &report["fleet"]["proxies"][0]["inspection"];
     ensure!(inspection.get("guard").is_none(), "{inspection:#}");
     Ok(())
 }

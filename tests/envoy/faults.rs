@@ -146,7 +146,7 @@ async fn two_labs_at_once_do_not_disturb_each_other() {
         std::io::Read::read_to_string(&mut run.child.stdout.take().unwrap(), &mut text).unwrap();
         assert_eq!(run.child.wait().unwrap().code(), Some(0), "{text}");
         let report: serde_json::Value = serde_json::from_str(&text).unwrap();
-        assert_eq!(report["evidence"].as_array().unwrap().len(), 3, "two resolutions and a control");
+        assert_eq!(report["lab"]["evidence"].as_array().unwrap().len(), 3, "two resolutions and a control");
         if Arc::strong_count(&run.folder) == 1 {
             assert_eq!(left(&run), Vec::<PathBuf>::new());
         }
@@ -184,8 +184,12 @@ async fn an_envoy_killed_in_a_run_costs_its_own_cell_only() {
     std::io::Read::read_to_string(&mut run.child.stdout.take().unwrap(), &mut text).unwrap();
     assert_eq!(run.child.wait().unwrap().code(), Some(2), "a cell without a result is exit code 2");
     let report: serde_json::Value = serde_json::from_str(&text).unwrap();
-    let mut verdicts: Vec<&str> =
-        report["evidence"].as_array().unwrap().iter().map(|cell| cell["verdict"].as_str().unwrap()).collect();
+    let mut verdicts: Vec<&str> = report["lab"]["evidence"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|cell| cell["verdict"].as_str().unwrap())
+        .collect();
     verdicts.sort_unstable();
     assert_eq!(verdicts, ["confirmed", "inconclusive"], "{text}");
     assert!(text.contains("signal 9"), "{text}");

@@ -21,9 +21,12 @@ fn status(bench: &Bench, host: &str) -> anyhow::Result<Value> {
         egress_audit().args(["proxy", "status", "--admin", &admin, "--host", host, "-o", "json"]).output()?;
     let report: Value = serde_json::from_slice(&output.stdout)
         .with_context(|| String::from_utf8_lossy(&output.stderr).into_owned())?;
-    let found = !report["proxies"][0]["inspection"]["clusters"].as_array().context("no clusters")?.is_empty();
+    let found = !report["fleet"]["proxies"][0]["inspection"]["clusters"]
+        .as_array()
+        .context("no clusters")?
+        .is_empty();
     ensure!(output.status.success() == found, "{report:#}");
-    Ok(report["proxies"][0].clone())
+    Ok(report["fleet"]["proxies"][0].clone())
 }
 
 /// By `type`, as istiod still writes it whatever the release, or as the extension; what counts for a flip is the

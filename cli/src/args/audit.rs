@@ -2,9 +2,11 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 
 use super::{AskArgs, ClusterArgs, PlatformArgs};
+use crate::format::{Format, FormatOf, Kind};
+use crate::report::FailOn;
 
 /// Arguments of `audit`.
 #[derive(Debug, Args)]
@@ -44,8 +46,8 @@ pub struct AuditArgs {
     #[arg(long, value_name = "NS", default_value = "istio-system")]
     pub root_namespace: String,
     /// Form of the output.
-    #[arg(short, long, value_enum, default_value_t = AuditFormat::Text)]
-    pub output: AuditFormat,
+    #[arg(short, long, default_value = "text", value_parser = FormatOf(Kind::Audit))]
+    pub output: Format,
     /// Exit with 1 from this severity on.
     #[arg(long, value_enum, default_value_t = FailOn::Error)]
     pub fail_on: FailOn,
@@ -67,34 +69,4 @@ pub struct AuditArgs {
     /// Explain a rule: what, why, examples, evidence, remedy; `all` lists the rules.
     #[arg(long, value_name = "CODE", exclusive = true)]
     pub explain: Option<String>,
-}
-
-/// Form of an audit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum AuditFormat {
-    /// For reading.
-    Text,
-    /// The whole report (`egress-audit schema`).
-    Json,
-    /// SARIF 2.1.0, for code scanning.
-    Sarif,
-    /// For an issue or a wiki.
-    Markdown,
-    /// Annotations of GitHub Actions.
-    Github,
-    /// `JUnit` XML, for CI servers.
-    Junit,
-}
-
-/// From which severity on the exit code is 1.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum FailOn {
-    /// Errors.
-    Error,
-    /// Warnings and errors.
-    Warning,
-    /// Any finding.
-    Info,
-    /// No finding.
-    Never,
 }

@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::Format;
 use super::values::{admin_port, external_host, proxy_pod, resource_name};
+use crate::format::{Format, FormatOf, Kind};
 
 /// What is deployed, instead of files.
 #[derive(Debug, Args)]
@@ -83,7 +83,7 @@ pub struct StatusArgs {
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..))]
     pub jobs: u16,
     /// Form of the output.
-    #[arg(short, long, value_enum, default_value_t = Format::Text)]
+    #[arg(short, long, default_value = "text", value_parser = FormatOf(Kind::Proxies))]
     pub output: Format,
 }
 

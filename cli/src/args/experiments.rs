@@ -11,8 +11,8 @@ use probes::experiments::drain::{Order, Scenario};
 use probes::experiments::evidence::Topology;
 use probes::lab::envoy::bootstrap::{HttpVersion, Layer};
 
-use super::Format;
 use super::values::{duration, envoy_version, resource_name};
+use crate::format::{Format, FormatOf, Kind};
 
 /// Releases of Envoy.
 #[derive(Debug, Subcommand)]
@@ -44,7 +44,7 @@ pub struct EnvoyArgs {
     #[arg(long, value_name = "DIR")]
     pub save: Option<PathBuf>,
     /// Form of the output.
-    #[arg(short, long, value_enum, default_value_t = Format::Text)]
+    #[arg(short, long, default_value = "text", value_parser = FormatOf(Kind::Lab))]
     pub output: Format,
 }
 

@@ -10,6 +10,8 @@ use labdns::Name;
 
 use super::LOOPBACK;
 use super::experiments::{EnvoyArgs, RunArgs, UpArgs};
+use crate::format::{Format, FormatOf, Kind};
+
 use super::values::{duration, lab_name, lab_type, resource_name, server};
 
 /// The lab's commands.
@@ -134,8 +136,8 @@ pub enum DnsCommand {
         #[arg(long, default_value_t = 100)]
         last: usize,
         /// Form of the output.
-        #[arg(short, long, value_enum, default_value_t = LogFormat::Text)]
-        output: LogFormat,
+        #[arg(short, long, default_value = "text", value_parser = FormatOf(Kind::QueryLog))]
+        output: Format,
         /// Where the lab DNS is steered.
         #[command(flatten)]
         control: ControlArgs,
@@ -167,15 +169,6 @@ pub enum FaultWord {
     WrongId,
     /// The answer to another question.
     WrongQuestion,
-}
-
-/// Form of the query log.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum LogFormat {
-    /// One line a query.
-    Text,
-    /// The control API's answer as it is.
-    Json,
 }
 
 /// Where the running lab DNS is steered.
@@ -239,8 +232,8 @@ pub struct ScoreArgs {
     #[arg(long, value_name = "FILE")]
     pub policy: Option<PathBuf>,
     /// Form of the output.
-    #[arg(short, long, value_enum, default_value_t = ScoreFormat::Text)]
-    pub output: ScoreFormat,
+    #[arg(short, long, default_value = "text", value_parser = FormatOf(Kind::Score))]
+    pub output: Format,
 }
 
 /// Arguments of `lab watch-score`.
@@ -267,17 +260,6 @@ pub struct WatchScoreArgs {
     #[arg(long, value_name = "FILE")]
     pub policy: Option<PathBuf>,
     /// Form of the output.
-    #[arg(short, long, value_enum, default_value_t = ScoreFormat::Text)]
-    pub output: ScoreFormat,
-}
-
-/// Form of a score.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum ScoreFormat {
-    /// A table, and the confusion matrix.
-    Text,
-    /// Everything, for other programs.
-    Json,
-    /// For the book.
-    Markdown,
+    #[arg(short, long, default_value = "text", value_parser = FormatOf(Kind::Score))]
+    pub output: Format,
 }

@@ -11,7 +11,7 @@ use policies::{Family, LookupFamily, Observed, Platform, Protocol, ProxyKind, Se
 
 use crate::args::{self, AdviceArgs, ManifestArgs, PlatformArgs};
 use crate::commands::measure::{Measured, MeasuredFamily, MeasuredHost};
-use crate::report::{FamilyReport, HostReport, Inputs, Problem, Report};
+use crate::report::{Body, FamilyReport, HostReport, Inputs, Problem, Report};
 
 /// What turns facts into advice, the same for every name of a run.
 #[derive(Debug)]
@@ -58,15 +58,11 @@ impl Advisor {
             window: measured.window,
             platform: format!("Envoy {}", envoy.version),
         };
-        let mut report = Report::new(inputs, now);
-        report.problems = measured.problems;
-        for host in measured.hosts {
-            let host = self.host(host);
-            report.problems.extend(dead(&host));
-            report.hosts.push(host);
-        }
-        report.problems.extend(unasked(&report.hosts));
-        report
+        let hosts: Vec<HostReport> = measured.hosts.into_iter().map(|host| self.host(host)).collect();
+        let mut problems = measured.problems;
+        problems.extend(hosts.iter().filter_map(dead));
+        problems.extend(unasked(&hosts));
+        Report { problems, ..Report::new(inputs, Body::Hosts(hosts), now) }
     }
 
     /// One name.

@@ -7,17 +7,18 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use jiff::Timestamp;
 use policies::audit::{Baseline, Context, Known, asked_hosts, audit, mend};
-use policies::finding::{Finding, Severity};
+use policies::finding::Finding;
 use policies::manifest::{Kind, LoadProblem, Loadable, Loaded};
 use policies::{Host, Platform, Resolution};
 
-use crate::args::{AuditArgs, AuditFormat, FailOn};
+use crate::args::AuditArgs;
 use crate::cluster::{Cluster, Scope};
 use crate::commands::{advise, measure};
 use crate::console::Console;
 use crate::exit::Exit;
+use crate::format::Format;
 use crate::render;
-use crate::report::{AuditReport, Inputs, Problem, Report};
+use crate::report::{AuditReport, Body, Counts, FailOn, Inputs, Problem, Report};
 
 mod explain;
 mod files;
@@ -49,39 +50,37 @@ pub async fn run(args: &AuditArgs, console: &mut Console) -> anyhow::Result<Exit
     let (known, evidence) = known(args, &files.loaded, &platform, console).await?;
     let baseline = args.baseline.as_deref().map(read_baseline).transpose()?;
     let context = context(args, platform);
-    let found = audit(&files.loaded, &known, &context, baseline.as_ref());
+    let mut found = audit(&files.loaded, &known, &context, baseline.as_ref());
     if let Some(path) = &args.write_baseline {
         write_baseline(path, &found.findings, console)?;
     }
     tell_stale(&found.stale_baseline, console);
-    let left = if args.fix {
+    if args.fix {
         let texts =
             files.texts.iter().filter_map(|(name, text)| Some((name.clone(), text.clone()?))).collect();
         let mended = mend(&texts, &files.loaded, &known, &context, baseline.as_ref());
-        fix::run(&files, &found.findings, &mended, args.write, console)?
-    } else {
-        found.findings.clone()
-    };
-    let mut report = Report::new(evidence.inputs, Timestamp::now());
-    report.problems = [problems, evidence.problems].concat();
-    report.problems.extend(files.loaded.problems.iter().map(problem));
-    // What a fix has mended does not fail the run any more.
-    let worst = left.iter().map(|finding| finding.severity).max();
-    report.audit = Some(AuditReport {
+        // What a fix has mended does not fail the run any more.
+        found.findings = fix::run(&files, &found.findings, &mended, args.write, console)?;
+    }
+    let mut problems = [problems, evidence.problems].concat();
+    problems.extend(files.loaded.problems.iter().map(problem));
+    let body = Body::Audit(AuditReport {
         files: files.texts.len(),
         file_names: files.texts.keys().cloned().collect(),
         documents: files.loaded.documents,
         passed_over: files.loaded.passed_over,
+        // Who writes a baseline has seen the findings.
+        fail_on: if args.write_baseline.is_some() { FailOn::Never } else { args.fail_on },
+        counts: Counts::of(&found.findings),
         result: found,
     });
-    // Who writes a baseline has seen the findings.
-    if args.fix || (args.write_baseline.is_some() && args.output == AuditFormat::Text) {
+    let report = Report { problems, ..Report::new(evidence.inputs, body, Timestamp::now()) };
+    if args.fix || (args.write_baseline.is_some() && args.output == Format::Text) {
         render::problems(&report, console);
     } else {
-        render::audit(&report, args.output, console)?;
+        render::report(&report, args.output, console)?;
     }
-    let failed = args.write_baseline.is_none() && worst.is_some_and(|worst| fails(worst, args.fail_on));
-    Ok(render::exit(&report).and(if failed { Exit::Findings } else { Exit::Clean }))
+    Ok(report.exit())
 }
 
 fn problem(found: &LoadProblem) -> Problem {
@@ -94,15 +93,6 @@ fn problem(found: &LoadProblem) -> Problem {
         snippet => format!(" in `{snippet}`"),
     };
     Problem::new(subject, format!("{}{near}", found.message), found.hint.clone())
-}
-
-fn fails(worst: Severity, from: FailOn) -> bool {
-    match from {
-        FailOn::Error => worst >= Severity::Error,
-        FailOn::Warning => worst >= Severity::Warning,
-        FailOn::Info => true,
-        FailOn::Never => false,
-    }
 }
 
 /// What the cluster has, with its own versions where the flags name none.

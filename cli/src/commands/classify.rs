@@ -18,5 +18,5 @@ pub async fn run(args: &ClassifyArgs, console: &mut Console) -> anyhow::Result<E
     let measured = measure::run(&args.measure, &advisor.policy, console).await?;
     let report = advisor.report("classify", measured, Timestamp::now());
     render::report(&report, args.output, console)?;
-    Ok(render::exit(&report))
+    Ok(report.exit())
 }

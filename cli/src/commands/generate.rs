@@ -23,7 +23,7 @@ pub async fn run(args: &GenerateArgs, console: &mut Console) -> anyhow::Result<E
         Advisor::new(policy(args.measure.ask.policy.as_deref())?, &args.advice, Some(&args.manifest))?;
     let measured = measure::run(&args.measure, &advisor.policy, console).await?;
     let mut report = advisor.report("generate", measured, Timestamp::now());
-    let undecided: Vec<_> = report.hosts.iter().filter_map(undecided).collect();
+    let undecided: Vec<_> = report.body.hosts().iter().filter_map(undecided).collect();
     report.problems.extend(undecided);
     if args.apply.apply {
         apply(args, &mut report, console).await?;
@@ -31,7 +31,7 @@ pub async fn run(args: &GenerateArgs, console: &mut Console) -> anyhow::Result<E
         console.data(&manifests(&report, args.manifest.group)?)?;
     }
     render::problems(&report, console);
-    Ok(render::exit(&report))
+    Ok(report.exit())
 }
 
 /// Applies the manifests and prints what that changes; one that is refused becomes a problem, and the others are
@@ -57,7 +57,7 @@ async fn apply(args: &GenerateArgs, report: &mut Report, console: &mut Console) 
 }
 
 fn advice(report: &Report) -> Vec<Recommendation> {
-    report.hosts.iter().map(|host| host.recommendation.clone()).collect()
+    report.body.hosts().iter().map(|host| host.recommendation.clone()).collect()
 }
 
 /// The manifests of a report as YAML, with the tool, the date and the window on top; nothing where none is advised.

@@ -7,6 +7,7 @@ mod dns;
 mod drain;
 mod experiments;
 mod in_cluster;
+mod outcome;
 mod scenarios;
 mod score;
 mod up;

@@ -12,7 +12,7 @@ use crate::cluster::{Cluster, ProxyPod, Reach, Scope};
 use crate::console::Console;
 use crate::exit::Exit;
 use crate::render;
-use crate::report::{Inputs, Problem, ProxyReport, Report};
+use crate::report::{Body, FleetReport, Inputs, Problem, ProxyReport, Report};
 
 /// Asks and prints.
 ///
@@ -36,15 +36,17 @@ pub async fn run(command: ProxyCommand, console: &mut Console) -> anyhow::Result
         window: "now".to_owned(),
         platform: versions(&found),
     };
-    let mut report = Report::new(inputs, Timestamp::now());
-    report.problems = problems;
+    let mut problems = problems;
     if found.iter().all(|(_, inspection)| inspection.clusters.is_empty()) && !found.is_empty() {
-        report.problems.push(nothing(args.host.as_ref()));
+        problems.push(nothing(args.host.as_ref()));
     }
-    report.proxies = found.into_iter().map(|(proxy, inspection)| described(proxy, inspection)).collect();
-    report.addresses = proxy::addresses(report.proxies.iter().map(|proxy| &proxy.inspection));
+    let proxies: Vec<ProxyReport> =
+        found.into_iter().map(|(proxy, inspection)| described(proxy, inspection)).collect();
+    let addresses = proxy::addresses(proxies.iter().map(|proxy| &proxy.inspection));
+    let body = Body::Fleet(FleetReport { proxies, addresses });
+    let report = Report { problems, ..Report::new(inputs, body, Timestamp::now()) };
     render::report(&report, args.output, console)?;
-    Ok(render::exit(&report))
+    Ok(report.exit())
 }
 
 /// The pod that is named, or every proxy of the scope.

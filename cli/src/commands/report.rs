@@ -9,7 +9,7 @@ use crate::args::ReportArgs;
 use crate::console::Console;
 use crate::exit::Exit;
 use crate::render;
-use crate::report::{Report, SCHEMA};
+use crate::report::{Problem, Report};
 
 /// Largest report that is read, bytes.
 const LARGEST: u64 = 1 << 30;
@@ -17,7 +17,7 @@ const LARGEST: u64 = 1 << 30;
 /// Renders a saved report.
 ///
 /// # Errors
-/// When the file cannot be read or is no report of this version.
+/// When the file cannot be read or is not a report of this version.
 pub fn run(args: &ReportArgs, console: &Console) -> anyhow::Result<Exit> {
     let name = args.file.display();
     let mut text = String::new();
@@ -27,9 +27,12 @@ pub fn run(args: &ReportArgs, console: &Console) -> anyhow::Result<Exit> {
         Box::new(std::fs::File::open(&args.file).with_context(|| format!("cannot read {name}"))?)
     };
     reader.take(LARGEST).read_to_string(&mut text).with_context(|| format!("cannot read {name}"))?;
-    let report: Report = serde_json::from_str(&text).with_context(|| {
-        format!("{name} is no report of schema {SCHEMA}; write one with `classify -o json`")
+    let report = Report::read(&text).map_err(|error| {
+        let source =
+            std::error::Error::source(&error).map_or_else(String::new, |source| format!(": {source}"));
+        Problem::new(name, format!("{error}{source}"), error.hint())
     })?;
-    render::report(&report, args.output, console)?;
-    Ok(render::exit(&report))
+    let format = report.body.kind().check(args.output)?;
+    render::report(&report, format, console)?;
+    Ok(report.exit())
 }

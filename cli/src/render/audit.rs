@@ -5,10 +5,10 @@ use std::io;
 
 use policies::Citation;
 use policies::audit::{Rule, rule};
-use policies::finding::{Finding, Severity};
+use policies::finding::Finding;
 
-use crate::args::AuditFormat;
 use crate::console::Console;
+use crate::format::Format;
 use crate::report::{AuditReport, Report};
 
 mod github;
@@ -17,22 +17,23 @@ mod markdown;
 mod sarif;
 mod text;
 
-/// Prints the audit of a report, and the report's problems on stderr; nothing where there is no audit in it.
+/// Prints an audit.
 ///
 /// # Errors
 /// When stdout cannot be written.
-pub fn audit(report: &Report, format: AuditFormat, console: &Console) -> io::Result<()> {
-    let Some(audit) = &report.audit else { return Ok(()) };
+pub(super) fn audit(
+    report: &Report,
+    audit: &AuditReport,
+    format: Format,
+    console: &Console,
+) -> io::Result<()> {
     match format {
-        AuditFormat::Text => console.data(&text::audit(audit, console.text()))?,
-        AuditFormat::Json => console.json(report)?,
-        AuditFormat::Sarif => console.json(&sarif::log(report, audit))?,
-        AuditFormat::Markdown => console.data(&markdown::audit(audit))?,
-        AuditFormat::Github => console.data(&github::annotations(audit))?,
-        AuditFormat::Junit => console.data(&junit::suite(audit))?,
+        Format::Sarif => console.json(&sarif::log(report, audit)),
+        Format::Markdown => console.data(&markdown::audit(audit)),
+        Format::Github => console.data(&github::annotations(audit)),
+        Format::Junit => console.data(&junit::suite(audit)),
+        _ => console.data(&text::audit(audit, console.text())),
     }
-    super::problems(report, console);
-    Ok(())
 }
 
 /// `rotating-pool-on-dns`; empty for a code of another version.
@@ -62,14 +63,12 @@ fn evidence(finding: &Finding) -> String {
 
 /// `2 errors, 1 warning and 0 notes in 12 resources of 3 files`, and what was left out.
 fn summary(audit: &AuditReport) -> String {
-    let count =
-        |severity| audit.result.findings.iter().filter(|finding| finding.severity == severity).count();
     let words = |n, one: &str, many: &str| super::words::count(n, one, many);
     let mut parts = vec![format!(
         "{}, {} and {} in {} of {}",
-        words(count(Severity::Error), "error", "errors"),
-        words(count(Severity::Warning), "warning", "warnings"),
-        words(count(Severity::Info), "note", "notes"),
+        words(audit.counts.errors, "error", "errors"),
+        words(audit.counts.warnings, "warning", "warnings"),
+        words(audit.counts.notes, "note", "notes"),
         words(audit.result.resources, "resource", "resources"),
         words(audit.files, "file", "files"),
     )];
@@ -80,8 +79,8 @@ fn summary(audit: &AuditReport) -> String {
     };
     let (suppressed, known) = (audit.result.suppressed, audit.result.baselined);
     let (passed, stale) = (audit.passed_over.values().sum::<usize>(), audit.result.stale_baseline.len());
-    let mended = audit.result.findings.iter().filter(|finding| !finding.edits.is_empty()).count();
-    more(mended, format!("{mended} that `--fix` mends"));
+    let fixable = audit.counts.fixable;
+    more(fixable, format!("{fixable} that `--fix` mends"));
     more(suppressed, format!("{suppressed} suppressed"));
     more(known, format!("{known} known by the baseline"));
     more(stale, format!("{stale} of the baseline not found"));

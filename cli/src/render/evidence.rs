@@ -2,25 +2,25 @@
 //! shown was counted and judged in `probes`.
 
 mod html;
+mod literal;
 mod markdown;
 mod svg;
 
 use probes::experiments::evidence::{Evidence, Table, Verdict};
 
 use super::table::columns;
-use crate::console::{Text, Tone, escape};
-use crate::exit::Exit;
-use crate::report::Report;
+use crate::console::{Text, Tone};
+use crate::report::LabReport;
 
-pub(crate) use html::page as html;
+pub(super) use html::page as html;
 pub(super) use markdown::report as markdown;
 
 /// Most cells whose tables are shown as text.
 const DETAILED: usize = 4;
 
 /// The report as text.
-pub(super) fn text(report: &Report, mut text: Text) -> String {
-    for group in groups(&report.evidence) {
+pub(super) fn text(run: &LabReport, mut text: Text) -> String {
+    for group in groups(&run.evidence) {
         text.add(Tone::Strong, &group[0].experiment).plain("  ").plain(&group[0].question).end();
         for evidence in group {
             text.plain("  ")
@@ -31,15 +31,15 @@ pub(super) fn text(report: &Report, mut text: Text) -> String {
         }
         text.end();
     }
-    if report.evidence.len() <= DETAILED {
-        for evidence in &report.evidence {
+    if run.evidence.len() <= DETAILED {
+        for evidence in &run.evidence {
             for table in &evidence.tables {
                 text.add(Tone::Strong, format!("{}: {}", evidence.cell, table.title)).end();
                 text.plain(plain_table(table)).end();
             }
         }
     }
-    if let Some(matrix) = &report.matrix {
+    if let Some(matrix) = &run.matrix {
         let table = matrix.table();
         text.add(Tone::Strong, &table.title).end();
         text.plain(plain_table(&table)).end();
@@ -47,22 +47,17 @@ pub(super) fn text(report: &Report, mut text: Text) -> String {
     text.finish()
 }
 
-/// Whether the text leaves out the tables of the cells.
-pub(super) fn is_summary(report: &Report) -> bool {
-    report.evidence.len() > DETAILED
+/// One row a cell.
+pub(super) fn table(run: &LabReport) -> String {
+    let rows = run.evidence.iter().map(|cell| {
+        [cell.experiment.clone(), cell.cell.to_string(), verdict(cell).to_owned(), cell.because.clone()]
+    });
+    columns(["EXPERIMENT", "CELL", "VERDICT", "FIGURES"], rows)
 }
 
-/// 1 when an experiment was refuted, a control was not, or a version does not do what the platform's table says; 2
-/// when a cell has no result.
-pub(super) fn exit(report: &Report) -> Exit {
-    let differs = report.matrix.as_ref().is_some_and(probes::experiments::matrix::Matrix::differs);
-    // A control's verdict is no finding of the matrix, which reads it as a measurement.
-    let refuted = report.matrix.is_none() && report.evidence.iter().any(Evidence::is_failure);
-    if differs || refuted {
-        return Exit::Findings;
-    }
-    let open = report.evidence.iter().any(|evidence| evidence.verdict == Verdict::Inconclusive);
-    if open { Exit::CouldNot } else { Exit::Clean }
+/// Whether the text leaves out the tables of the cells.
+pub(super) fn is_summary(run: &LabReport) -> bool {
+    run.evidence.len() > DETAILED
 }
 
 /// Evidence of one experiment after the other, in the order of the run.
@@ -93,11 +88,6 @@ fn plain_table(table: &Table) -> String {
     columns(&table.columns, table.rows.iter())
 }
 
-/// Text for Markdown cells and headings.
-fn clean(text: &str) -> String {
-    escape(text).replace('|', "\\|").replace('\n', " ").replace('<', "&lt;")
-}
-
 #[cfg(test)]
 mod tests {
     use policies::Resolution;
@@ -106,7 +96,8 @@ mod tests {
     use probes::lab::envoy::bootstrap::{HttpVersion, Layer};
 
     use super::*;
-    use crate::report::Inputs;
+    use crate::exit::Exit;
+    use crate::report::{Body, Inputs, Report};
 
     fn evidence(verdict: Verdict, control: Option<&str>) -> Evidence {
         let cell = EgressCell {
@@ -129,7 +120,7 @@ mod tests {
         evidence
     }
 
-    fn report(evidence: Vec<Evidence>) -> Report {
+    fn report(run: LabReport) -> Report {
         let inputs = Inputs {
             command: "lab run".to_owned(),
             names: 0,
@@ -137,19 +128,20 @@ mod tests {
             window: "stream 4s".to_owned(),
             platform: "Envoy 1.40.0".to_owned(),
         };
-        Report { evidence, ..Report::new(inputs, jiff::Timestamp::UNIX_EPOCH) }
+        Report::new(inputs, Body::Lab(run), jiff::Timestamp::UNIX_EPOCH)
     }
 
     #[test]
     fn a_refuted_control_is_what_it_is_for_and_a_confirmed_one_is_a_finding() {
-        let exit_of = |verdict, control| exit(&report(vec![evidence(verdict, control)]));
+        let of = |evidence| report(LabReport { evidence, matrix: None }).exit();
+        let exit_of = |verdict, control| of(vec![evidence(verdict, control)]);
         assert_eq!(exit_of(Verdict::Confirmed, None), Exit::Clean);
         assert_eq!(exit_of(Verdict::Refuted, Some("no-flip")), Exit::Clean);
         assert_eq!(exit_of(Verdict::Refuted, None), Exit::Findings);
         assert_eq!(exit_of(Verdict::Confirmed, Some("no-flip")), Exit::Findings);
         assert_eq!(exit_of(Verdict::Inconclusive, None), Exit::CouldNot);
         let both = vec![evidence(Verdict::Inconclusive, None), evidence(Verdict::Refuted, None)];
-        assert_eq!(exit(&report(both)), Exit::Findings);
+        assert_eq!(of(both), Exit::Findings);
     }
 
     #[test]
@@ -163,12 +155,13 @@ mod tests {
         let span = Span { from_ms: 0, to_ms: 10, label: hostile.to_owned() };
         one.timeline.lanes = vec![Lane { name: hostile.to_owned(), spans: vec![span] }];
         one.timeline.marks = vec![Mark { at_ms: 5, label: hostile.to_owned() }];
-        let report = report(vec![one]);
-        let (page, page_md, page_text) = (html(&report), markdown(&report), text(&report, Text::default()));
+        let run = LabReport { evidence: vec![one], matrix: None };
+        let (page_text, rows, report) = (text(&run, Text::default()), table(&run), report(run.clone()));
+        let (page, page_md) = (html(&report, &run), markdown(&report, &run));
         assert!(page.contains("&lt;script&gt;") && !page.contains("<script"), "{page}");
         assert_eq!(page.matches("</style>").count(), 1);
         assert!(!page_md.contains("<script") && page_md.contains("\\|"));
-        for shown in [page, page_md, page_text] {
+        for shown in [page, page_md, page_text, rows] {
             assert!(!shown.contains('\u{1b}'));
         }
     }

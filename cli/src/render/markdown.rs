@@ -3,30 +3,28 @@
 
 use std::fmt::Write as _;
 
+use super::markup::{self, clean};
 use super::{table, words};
-use crate::console::escape;
 use crate::report::{HostReport, Report};
 
-pub(super) fn report(report: &Report) -> String {
-    let mut out =
-        String::from("| host | class | resolution | A | AAAA | confidence |\n|---|---|---|---|---|---|\n");
-    for host in &report.hosts {
+pub(super) fn report(report: &Report, hosts: &[HostReport]) -> String {
+    let mut out = String::new();
+    let rows = hosts.iter().map(|host| {
         let advice = &host.recommendation;
         let family = |name: &str| {
             table::pool(host.families.iter().find(|f| f.observation.record_type.to_string() == name))
         };
-        let _ = writeln!(
-            out,
-            "| {} | {} | {} | {} | {} | {:.2} |",
-            host.host,
-            words::class(advice.class),
-            advice.resolution.map_or("-", policies::Resolution::as_str),
+        [
+            host.host.to_string(),
+            words::class(advice.class).to_owned(),
+            advice.resolution.map_or("-", policies::Resolution::as_str).to_owned(),
             family("A"),
             family("AAAA"),
-            advice.confidence,
-        );
-    }
-    for host in &report.hosts {
+            format!("{:.2}", advice.confidence),
+        ]
+    });
+    markup::table(["host", "class", "resolution", "A", "AAAA", "confidence"], rows, &mut out);
+    for host in hosts {
         section(host, &mut out);
     }
     let _ = writeln!(
@@ -64,15 +62,4 @@ fn section(host: &HostReport, out: &mut String) {
 
 fn bullet(word: impl std::fmt::Display, text: &str, out: &mut String) {
     let _ = writeln!(out, "- **{word}** {}", clean(text));
-}
-
-/// Text as Markdown shows it literally; backticks stay, since the sentences use them for literals.
-pub(super) fn clean(text: &str) -> String {
-    escape(text).chars().fold(String::new(), |mut out, c| {
-        if matches!(c, '<' | '>' | '|' | '*' | '_' | '\\' | '#') {
-            out.push('\\');
-        }
-        out.push(if c == '\n' { ' ' } else { c });
-        out
-    })
 }

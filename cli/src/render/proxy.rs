@@ -5,20 +5,22 @@ use policies::ClusterType;
 use policies::proxy::{InspectedCluster, Member, Written};
 
 use super::table::columns;
-use super::words;
+use super::{markup, words};
 use crate::console::{Text, Tone};
-use crate::report::{ProxyReport, Report};
+use crate::report::{AddressUse, FleetReport, ProxyReport};
 
 /// Columns of the label at the left.
 const LABEL: usize = 10;
 /// Columns of a line.
 const WIDTH: usize = 108;
+const CLUSTERS: [&str; 6] = ["PROXY", "ENVOY", "HOST", "TYPE", "MEMBERS", "PINNED"];
+const ADDRESSES: [&str; 4] = ["HOST", "ADDRESS", "PROXIES", "CONNECTIONS"];
 
-pub(super) fn text(report: &Report, mut text: Text) -> String {
-    if report.proxies.len() > 1 {
-        return fleet(report);
+pub(super) fn text(fleet: &FleetReport, mut text: Text) -> String {
+    if fleet.proxies.len() > 1 {
+        return table(fleet);
     }
-    for proxy in &report.proxies {
+    for proxy in &fleet.proxies {
         heading(proxy, &mut text);
         for (cluster, meanings) in proxy.inspection.clusters.iter().zip(&proxy.meanings) {
             block(cluster, meanings, &mut text);
@@ -28,8 +30,21 @@ pub(super) fn text(report: &Report, mut text: Text) -> String {
 }
 
 /// One row a proxy and name, then one a name and address.
-pub(super) fn fleet(report: &Report) -> String {
-    let rows = report.proxies.iter().flat_map(|proxy| {
+pub(super) fn table(fleet: &FleetReport) -> String {
+    format!("{}\n{}", columns(CLUSTERS, clusters(fleet)), columns(ADDRESSES, addresses(fleet)))
+}
+
+/// The same for an issue or a wiki.
+pub(super) fn markdown(fleet: &FleetReport) -> String {
+    let mut out = String::new();
+    markup::table(CLUSTERS.map(str::to_lowercase), clusters(fleet), &mut out);
+    out.push('\n');
+    markup::table(ADDRESSES.map(str::to_lowercase), addresses(fleet), &mut out);
+    out
+}
+
+fn clusters(fleet: &FleetReport) -> impl Iterator<Item = [String; 6]> {
+    fleet.proxies.iter().flat_map(|proxy| {
         proxy.inspection.clusters.iter().map(move |cluster| {
             [
                 proxy.proxy.clone(),
@@ -40,12 +55,14 @@ pub(super) fn fleet(report: &Report) -> String {
                 cluster.pinned.map_or_else(|| "unknown".to_owned(), |pinned| pinned.to_string()),
             ]
         })
-    });
-    let proxies = columns(["PROXY", "ENVOY", "HOST", "TYPE", "MEMBERS", "PINNED"], rows);
-    let rows = report.addresses.iter().map(|each| {
+    })
+}
+
+fn addresses(fleet: &FleetReport) -> impl Iterator<Item = [String; 4]> {
+    let row = |each: &AddressUse| {
         [each.host.clone(), each.addr.to_string(), each.proxies.to_string(), each.active.to_string()]
-    });
-    format!("{proxies}\n{}", columns(["HOST", "ADDRESS", "PROXIES", "CONNECTIONS"], rows))
+    };
+    fleet.addresses.iter().map(row)
 }
 
 fn heading(proxy: &ProxyReport, text: &mut Text) {

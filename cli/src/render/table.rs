@@ -4,11 +4,11 @@ use comfy_table::{Table, presets};
 
 use super::words;
 use crate::console::escape;
-use crate::report::{FamilyReport, HostReport, Report};
+use crate::report::{FamilyReport, HostReport};
 
-pub(super) fn report(report: &Report) -> String {
+pub(super) fn report(hosts: &[HostReport]) -> String {
     let header = ["HOST", "CLASS", "RESOLUTION", "CONF", "A", "AAAA", "TTL", "TRAITS"];
-    columns(header, report.hosts.iter().map(row))
+    columns(header, hosts.iter().map(row))
 }
 
 /// Rows under a header in aligned columns, without lines; every cell is escaped.

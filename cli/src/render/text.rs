@@ -7,7 +7,7 @@ use policies::{Citation, Reason, Source, Vantage};
 
 use super::words;
 use crate::console::{Text, Tone};
-use crate::report::{FamilyReport, HostReport, Report};
+use crate::report::{FamilyReport, HostReport};
 
 /// Columns of the label at the left.
 const LABEL: usize = 10;
@@ -16,8 +16,8 @@ const WIDTH: usize = 108;
 /// Addresses shown of a pool.
 const ADDRESSES: usize = 6;
 
-pub(super) fn report(report: &Report, mut text: Text) -> String {
-    for (index, host) in report.hosts.iter().enumerate() {
+pub(super) fn report(hosts: &[HostReport], mut text: Text) -> String {
+    for (index, host) in hosts.iter().enumerate() {
         if index > 0 {
             text.end();
         }

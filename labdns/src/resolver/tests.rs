@@ -1,6 +1,7 @@
 //! The caching resolvers, on a zone whose draws differ from query to query.
 
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use super::*;

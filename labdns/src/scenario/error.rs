@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_saphyr::{Error, MessageFormatter, Options, Spanned};
 
-use super::check::{Place, Problem};
+use crate::schema::problem::{Place, Problem};
 
 /// Greatest size of a scenario file, bytes.
 pub(super) const MAX_BYTES: usize = 4 << 20;
@@ -93,25 +93,13 @@ pub(super) fn options() -> Options {
 
 /// The known word that comes closest, or all of them.
 fn nearest(word: &str, known: &[&str]) -> String {
-    let close = known.iter().map(|k| (distance(word, k), k)).min();
+    // A long word is not a near miss of any.
+    let word: String = word.chars().take(40).collect();
+    let close = known.iter().map(|k| (strsim::levenshtein(&word, k), k)).min();
     match close {
         Some((d, known)) if d <= 1 + known.len() / 4 => format!("did you mean `{known}`?"),
         _ => format!("known here: {}", known.join(", ")),
     }
-}
-
-/// Edits between two short words (Levenshtein); a long word is cut, it is no near miss anyway.
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.chars().take(40).enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
-        for (j, y) in b.iter().enumerate() {
-            let step = (diagonal + usize::from(x != *y)).min(row[j] + 1).min(row[j + 1] + 1);
-            diagonal = std::mem::replace(&mut row[j + 1], step);
-        }
-    }
-    row[b.len()]
 }
 
 /// Text of the file on its way to a terminal.

@@ -7,7 +7,10 @@ use crate::alias::AliasState;
 use crate::command::{Command, CommandError, Fault, Flip, Rotate, Set, Target, Weight};
 use crate::name::Name;
 use crate::rrset::Rrset;
-use crate::scenario::{Cname, NameSpec, Pick, Pool, RecordSet, Ttl, check};
+use crate::schema::pool::Pool;
+use crate::schema::records::{Cname, Pick, RecordSet};
+use crate::schema::scalar::Ttl;
+use crate::schema::{NameSpec, parts as check};
 
 impl Zone {
     pub(super) fn carry_out(&mut self, command: Command) -> Result<(), CommandError> {

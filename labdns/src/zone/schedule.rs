@@ -7,7 +7,7 @@ use rand::rngs::Xoshiro256PlusPlus;
 use rand::{RngExt, SeedableRng};
 
 use crate::command::Command;
-use crate::scenario::Step;
+use crate::schema::Step;
 use crate::seed::seed_of;
 
 #[derive(Debug)]

@@ -10,7 +10,7 @@ use crate::behaviour::Behaviour;
 use crate::command::Fault;
 use crate::name::Name;
 use crate::rrset::Rrset;
-use crate::scenario::Ttl;
+use crate::schema::scalar::Ttl;
 
 /// Members that a listing names; the count is always of all.
 const SHOWN: usize = 64;

@@ -162,21 +162,11 @@ impl<'a> NearMisses<'a> {
 
 /// Insertions, deletions and exchanges that turn one text into the other; `None` beyond `most`.
 pub(super) fn distance(one: &str, two: &str, most: usize) -> Option<usize> {
-    let (one, two) = (one.as_bytes(), two.as_bytes());
-    if one.len().abs_diff(two.len()) > most {
+    // The lengths rule most pairs out without the table.
+    if one.chars().count().abs_diff(two.chars().count()) > most {
         return None;
     }
-    let mut row: Vec<usize> = (0..=two.len()).collect();
-    for (i, a) in one.iter().enumerate() {
-        let mut diagonal = i;
-        row[0] = i + 1;
-        for (j, b) in two.iter().enumerate() {
-            let exchanged = diagonal + usize::from(a != b);
-            diagonal = row[j + 1];
-            row[j + 1] = exchanged.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row.last().copied().filter(|distance| *distance <= most)
+    Some(strsim::levenshtein(one, two)).filter(|distance| *distance <= most)
 }
 
 fn rule_out_of_sight(mesh: &Mesh<'_>, found: &mut Findings<'_>) {

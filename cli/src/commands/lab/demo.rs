@@ -7,12 +7,12 @@ use probes::names::sample::Sending;
 use probes::names::sweep::{Authoritative, Settings};
 
 use super::scenarios;
-use crate::args::Format;
 use crate::commands::advise::Advisor;
 use crate::commands::generate::manifests;
 use crate::commands::measure::{self, Measured, MeasuredHost};
 use crate::console::Console;
 use crate::exit::Exit;
+use crate::format::Format;
 use crate::render;
 
 /// Serves, classifies, prints.

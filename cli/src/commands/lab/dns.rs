@@ -9,9 +9,10 @@ use labdns::command::{Clear, Command, Fault, FaultKind, FaultOn, Flip, Set, Targ
 use labdns::log::{Entry, Filter, Role, Transport};
 use labdns::scenario::{Interval, RecordSet, Ttl};
 
-use crate::args::{ControlArgs, DnsCommand, FaultWord, LogFormat};
+use crate::args::{ControlArgs, DnsCommand, FaultWord};
 use crate::console::{Console, escape};
 use crate::exit::Exit;
+use crate::format::Format;
 use crate::report::Problem;
 
 use super::scenarios;
@@ -79,15 +80,15 @@ async fn steer(control: &ControlArgs, command: &Command, console: &Console) -> a
 async fn log(
     control: &ControlArgs,
     filter: &Filter,
-    output: LogFormat,
+    output: Format,
     console: &Console,
 ) -> anyhow::Result<Exit> {
     let url = format!("http://{}/log", control.control);
     let answer = reqwest::Client::new().get(url).query(filter).send().await;
     let entries: Vec<Entry> = checked(control.control, answer).await?.json().await?;
     match output {
-        LogFormat::Json => console.json(&entries)?,
-        LogFormat::Text => console.data(&entries.iter().map(line).collect::<String>())?,
+        Format::Json => console.json(&entries)?,
+        _ => console.data(&entries.iter().map(line).collect::<String>())?,
     }
     Ok(Exit::Clean)
 }

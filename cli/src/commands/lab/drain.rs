@@ -6,12 +6,12 @@ use probes::experiments::drain::{Options, Order, Scenario, acts, run_all};
 use probes::experiments::evidence::Evidence;
 use probes::lab::ingress::sidecar;
 
-use super::experiments::{finish, keep, report, versions};
+use super::outcome::{finish, keep, report, versions};
 use crate::args::RunArgs;
 use crate::commands::envoy::chosen;
 use crate::console::Console;
 use crate::exit::Exit;
-use crate::report::Problem;
+use crate::report::{LabReport, Problem};
 
 /// Cells at once: each waits most of its time, but a machine that is too busy delays checks and tells lies about them.
 const AT_ONCE: usize = 6;
@@ -60,7 +60,7 @@ pub(super) async fn run(args: &RunArgs, console: &mut Console) -> anyhow::Result
             keep(folder, one).with_context(|| format!("cannot write into {}", folder.display()))?;
         }
     }
-    let mut report = report("lab run drain", format!("scale {}", args.scale), &versions(&binaries));
-    report.evidence = evidence;
-    finish(&report, whole, &args.envoy, console)
+    let lab = LabReport { evidence, matrix: None };
+    let report = report("lab run drain", format!("scale {}", args.scale), &versions(&binaries), lab);
+    finish(report, whole, &args.envoy, console)
 }

@@ -1,24 +1,18 @@
 //! `lab list`, `lab run` and `lab matrix`: experiments on real Envoys. Cells run side by side; what has ended is kept
 //! when the run is cut short.
 
-use std::path::Path;
-
-use anyhow::Context;
-use jiff::Timestamp;
-use policies::Version;
 use probes::experiments::evidence::Evidence;
 use probes::experiments::matrix::{self, Matrix};
 use probes::experiments::runner::{self, Job, Options, Progress, Selection};
 use probes::experiments::{CATALOG, Experiment, drain, find};
-use probes::lab::envoy::Binary;
 
 use super::in_cluster;
+use super::outcome::{finish, keep, no_cell, report, stream, versions};
 use crate::args::{EnvoyArgs, RunArgs};
 use crate::commands::envoy::chosen;
 use crate::console::{Console, Tone};
 use crate::exit::Exit;
-use crate::render;
-use crate::report::{Inputs, Problem, Report};
+use crate::report::{LabReport, Problem};
 
 /// Prints the catalogue.
 ///
@@ -81,9 +75,9 @@ pub(super) async fn run(args: &RunArgs, console: &mut Console) -> anyhow::Result
         return Err(no_cell().into());
     }
     let (evidence, whole) = side_by_side(jobs, &args.envoy, console).await;
-    let mut report = report("lab run", stream(&args.envoy), &versions(&binaries));
-    report.evidence = evidence;
-    finish(&report, whole, &args.envoy, console)
+    let lab = LabReport { evidence, matrix: None };
+    let report = report("lab run", stream(&args.envoy), &versions(&binaries), lab);
+    finish(report, whole, &args.envoy, console)
 }
 
 /// Measures the platform's table by version and prints it.
@@ -93,10 +87,9 @@ pub(super) async fn run(args: &RunArgs, console: &mut Console) -> anyhow::Result
 pub(super) async fn matrix(args: &EnvoyArgs, console: &mut Console) -> anyhow::Result<Exit> {
     let binaries = chosen(&args.envoy, console).await?;
     let (evidence, whole) = side_by_side(matrix::jobs(&binaries), args, console).await;
-    let mut report = report("lab matrix", stream(args), &versions(&binaries));
-    report.matrix = Some(Matrix::of(&binaries, &evidence, &matrix::ask(&binaries).await));
-    report.evidence = evidence;
-    finish(&report, whole, args, console)
+    let matrix = Some(Matrix::of(&binaries, &evidence, &matrix::ask(&binaries).await));
+    let report = report("lab matrix", stream(args), &versions(&binaries), LabReport { evidence, matrix });
+    finish(report, whole, args, console)
 }
 
 /// `appendix` and `all` stand for several; each experiment runs once.
@@ -157,58 +150,4 @@ async fn side_by_side(jobs: Vec<Job>, args: &EnvoyArgs, console: &mut Console) -
         Some(all) => (all, true),
         None => (finished, false),
     }
-}
-
-/// Writes the evidence of one cell beside its Envoy's files.
-pub(super) fn keep(folder: &Path, evidence: &Evidence) -> anyhow::Result<()> {
-    let folder = folder.join(&evidence.experiment).join(evidence.cell.slug());
-    std::fs::create_dir_all(&folder)?;
-    std::fs::write(folder.join("evidence.json"), serde_json::to_vec_pretty(evidence)?)?;
-    Ok(())
-}
-
-pub(super) fn no_cell() -> Problem {
-    let hint = "`egress-audit lab list` shows the axes of each experiment; leave a filter out";
-    Problem::new("these filters", "leave no cell to run", hint)
-}
-
-pub(super) fn stream(args: &EnvoyArgs) -> String {
-    format!("stream {:?}", args.stream)
-}
-
-pub(super) fn versions(binaries: &[Binary]) -> Vec<Version> {
-    binaries.iter().map(|binary| binary.version).collect()
-}
-
-pub(super) fn report(command: &str, window: String, versions: &[Version]) -> Report {
-    let versions: Vec<String> = versions.iter().map(ToString::to_string).collect();
-    let inputs = Inputs {
-        command: command.to_owned(),
-        names: 0,
-        resolvers: Vec::new(),
-        window,
-        platform: format!("Envoy {}", versions.join(", ")),
-    };
-    Report::new(inputs, Timestamp::now())
-}
-
-pub(super) fn finish(
-    report: &Report,
-    whole: bool,
-    args: &EnvoyArgs,
-    console: &Console,
-) -> anyhow::Result<Exit> {
-    render::report(report, args.output, console)?;
-    if let Some(folder) = &args.save {
-        std::fs::create_dir_all(folder)
-            .and_then(|()| std::fs::write(folder.join("report.html"), render::evidence::html(report)))
-            .and_then(|()| std::fs::write(folder.join("report.json"), serde_json::to_vec_pretty(report)?))
-            .with_context(|| format!("cannot write into {}", folder.display()))?;
-        console.note(&format!("saved in {}", folder.display()));
-    }
-    if !whole {
-        console.warn("cut short: only the cells that had ended are shown");
-        return Ok(render::exit(report).and(Exit::CouldNot));
-    }
-    Ok(render::exit(report))
 }

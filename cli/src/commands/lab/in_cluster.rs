@@ -12,12 +12,12 @@ use probes::experiments::evidence::{Cell, EgressCell, Evidence, Topology};
 use probes::experiments::runner::{Selection, cells};
 use serde_json::Value;
 
-use super::experiments::{finish, keep, no_cell, report};
+use super::outcome::{finish, keep, no_cell, report};
 use crate::args::RunArgs;
 use crate::cluster::{Cluster, LabPods};
 use crate::console::Console;
 use crate::exit::Exit;
-use crate::report::Problem;
+use crate::report::{LabReport, Problem};
 
 /// For a pod to answer, a proxy to be sent a cluster, and a cell to be slow.
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -80,11 +80,11 @@ pub(super) async fn run(
     // However it ended, the mesh is as it was.
     let withdrawn = cluster.withdraw(&run.published).await;
     let whole = ended.is_some();
-    let mut report = report("lab run", super::experiments::stream(&args.envoy), &[version]);
-    report.evidence = run.evidence;
+    let lab = LabReport { evidence: run.evidence, matrix: None };
+    let mut report = report("lab run", super::outcome::stream(&args.envoy), &[version], lab);
     report.problems.extend(ended.and_then(Result::err));
     report.problems.extend(withdrawn.err());
-    finish(&report, whole, &args.envoy, console)
+    finish(report, whole, &args.envoy, console)
 }
 
 struct Run<'a> {

@@ -7,10 +7,11 @@ use policies::{Policy, Window};
 use probes::names::score::{Access, Case, Score, Settings, markdown, score};
 
 use super::scenarios::unusable;
-use crate::args::{ScoreArgs, ScoreFormat};
+use crate::args::ScoreArgs;
 use crate::commands::advise::policy;
 use crate::console::Console;
 use crate::exit::Exit;
+use crate::format::Format;
 use crate::render::table::columns;
 use crate::report::Problem;
 
@@ -26,9 +27,9 @@ pub(super) fn run(args: &ScoreArgs, console: &Console) -> anyhow::Result<Exit> {
     let settings = settings(args, access, policy);
     let score = score(&cases, &settings);
     match args.output {
-        ScoreFormat::Text => console.data(&text(&score))?,
-        ScoreFormat::Json => console.json(&score)?,
-        ScoreFormat::Markdown => console.data(&markdown(&score))?,
+        Format::Json => console.json(&score)?,
+        Format::Markdown => console.data(&markdown(&score))?,
+        _ => console.data(&text(&score))?,
     }
     Ok(if problems.is_empty() { Exit::Clean } else { Exit::CouldNot })
 }

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::{evidence, name, resource, summary};
-use crate::render::markdown::clean;
+use crate::render::markup::{self, clean};
 use crate::report::AuditReport;
 
 pub(super) fn audit(audit: &AuditReport) -> String {
@@ -11,19 +11,17 @@ pub(super) fn audit(audit: &AuditReport) -> String {
     if audit.result.findings.is_empty() {
         return out;
     }
-    out.push_str("\n| severity | rule | place | resource | finding |\n|---|---|---|---|---|\n");
-    for finding in &audit.result.findings {
-        let _ = writeln!(
-            out,
-            "| {} | {} {} | {} | {} | {} |",
-            finding.severity,
-            finding.code,
-            name(finding),
-            clean(&finding.at.to_string()),
-            clean(&resource(finding)),
-            clean(&finding.message)
-        );
-    }
+    out.push('\n');
+    let rows = audit.result.findings.iter().map(|finding| {
+        [
+            finding.severity.to_string(),
+            format!("{} {}", finding.code, name(finding)),
+            finding.at.to_string(),
+            resource(finding),
+            finding.message.clone(),
+        ]
+    });
+    markup::table(["severity", "rule", "place", "resource", "finding"], rows, &mut out);
     out.push('\n');
     for finding in &audit.result.findings {
         let place = clean(&finding.at.to_string());

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use policies::Citation;
 use policies::audit::{Rule, rule};
 use policies::finding::{Finding, Severity, Spot};
@@ -117,14 +118,12 @@ fn location(at: &Spot) -> Value {
     })
 }
 
-/// A relative reference: everything but unreserved characters and slashes is escaped (RFC 3986).
+/// What a relative reference may hold as it is: unreserved characters and slashes (RFC 3986).
+const REFERENCE: &AsciiSet =
+    &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
+
 fn uri(file: &str) -> String {
-    let escape = |byte: u8| match byte {
-        b'-' | b'.' | b'_' | b'~' | b'/' => char::from(byte).to_string(),
-        _ if byte.is_ascii_alphanumeric() => char::from(byte).to_string(),
-        _ => format!("%{byte:02X}"),
-    };
-    file.trim_start_matches("./").bytes().map(escape).collect()
+    utf8_percent_encode(file.trim_start_matches("./"), REFERENCE).to_string()
 }
 
 #[cfg(test)]

@@ -5,9 +5,9 @@ use std::fmt::Write as _;
 
 use probes::experiments::evidence::{Bars, Evidence, Table, Verdict};
 
+use super::literal::html as text;
 use super::{groups, svg, verdict};
-use crate::console::escape;
-use crate::report::Report;
+use crate::report::{LabReport, Report};
 
 const STYLE: &str = "
 :root{color-scheme:light dark;--line:#8884;--good:#1a7f37;--bad:#cf222e;--open:#9a6700}
@@ -23,16 +23,16 @@ svg{width:100%;height:auto;display:block;margin:.6rem 0}svg text{fill:currentCol
 footer{margin:3rem 0 1rem;opacity:.7}";
 
 /// The page.
-pub(crate) fn page(report: &Report) -> String {
+pub(crate) fn page(report: &Report, run: &LabReport) -> String {
     let mut out = format!(
         "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" \
          content=\"width=device-width\"><title>{0}</title><style>{STYLE}</style>\n<h1>{0}</h1>\n",
         text(&format!("{} on {}", report.inputs.command, report.inputs.platform)),
     );
-    if let Some(matrix) = &report.matrix {
+    if let Some(matrix) = &run.matrix {
         table(&matrix.table(), &mut out);
     }
-    for group in groups(&report.evidence) {
+    for group in groups(&run.evidence) {
         let _ = writeln!(out, "<h2>{}</h2><p>{}</p>", text(&group[0].experiment), text(&group[0].question));
         for evidence in group {
             cell(evidence, group.len() == 1, &mut out);
@@ -84,9 +84,4 @@ fn table(table: &Table, out: &mut String) {
         out.push_str(&row("td", cells));
     }
     out.push_str("</table>\n");
-}
-
-/// Text as HTML shows it literally, in elements and in quoted attributes.
-pub(super) fn text(text: &str) -> String {
-    escape(text).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

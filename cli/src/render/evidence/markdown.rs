@@ -4,22 +4,22 @@ use std::fmt::Write as _;
 
 use probes::experiments::evidence::Table;
 
-use super::{clean, groups, verdict};
-use crate::report::Report;
+use super::{groups, verdict};
+use crate::render::markup::{self, clean};
+use crate::report::{LabReport, Report};
 
 /// Summary tables first, then the tables of every cell.
-pub(in crate::render) fn report(report: &Report) -> String {
+pub(in crate::render) fn report(report: &Report, run: &LabReport) -> String {
     let mut out = format!("# Lab run on {}\n", clean(&report.inputs.platform));
-    if let Some(matrix) = &report.matrix {
+    if let Some(matrix) = &run.matrix {
         table(&matrix.table(), &mut out);
     }
-    for group in groups(&report.evidence) {
+    for group in groups(&run.evidence) {
         let _ = writeln!(out, "\n## {}\n\n{}\n", clean(&group[0].experiment), clean(&group[0].question));
-        let _ = writeln!(out, "| cell | verdict | figures |\n|---|---|---|");
-        for evidence in group {
-            let cell = clean(&evidence.cell.to_string());
-            let _ = writeln!(out, "| {cell} | {} | {} |", verdict(evidence), clean(&evidence.because));
-        }
+        let rows = group.iter().map(|evidence| {
+            [evidence.cell.to_string(), verdict(evidence).to_owned(), evidence.because.clone()]
+        });
+        markup::table(["cell", "verdict", "figures"], rows, &mut out);
         for evidence in group.iter().filter(|evidence| !evidence.tables.is_empty()) {
             let _ = writeln!(out, "\n### {}", clean(&evidence.cell.to_string()));
             evidence.tables.iter().for_each(|each| table(each, &mut out));
@@ -36,10 +36,6 @@ pub(in crate::render) fn report(report: &Report) -> String {
 }
 
 fn table(table: &Table, out: &mut String) {
-    let row = |cells: &[String]| cells.iter().map(|cell| clean(cell)).collect::<Vec<_>>().join(" | ");
-    let _ = writeln!(out, "\n**{}**\n\n| {} |", clean(&table.title), row(&table.columns));
-    let _ = writeln!(out, "|{}", "---|".repeat(table.columns.len()));
-    for cells in &table.rows {
-        let _ = writeln!(out, "| {} |", row(cells));
-    }
+    let _ = writeln!(out, "\n**{}**\n", clean(&table.title));
+    markup::table(&table.columns, &table.rows, out);
 }

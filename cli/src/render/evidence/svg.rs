@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use probes::experiments::evidence::{Bars, Mark, Span, Timeline};
 
-use super::html::text;
+use super::literal::html as text;
 
 const WIDTH: f64 = 1000.0;
 /// Where the axis begins; lane names stand before it.

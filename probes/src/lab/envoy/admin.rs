@@ -13,10 +13,6 @@ use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
-use policies::proxy::Inspection;
-
-use super::inspect::{PATHS, inspect};
-
 /// Bytes of the longest answer that is read: the dump of ten thousand clusters.
 const LONGEST: usize = 256 << 20;
 
@@ -131,18 +127,6 @@ impl Admin {
             .into_iter()
             .filter_map(|status| Some((status.name, status.local_address.socket_addr()?)))
             .collect())
-    }
-
-    /// What the proxy says about the clusters of external names, or of one of them.
-    ///
-    /// # Errors
-    /// No answer, or one of another shape.
-    pub async fn inspect(&self, host: Option<&str>) -> Result<Inspection, AdminError> {
-        let mut answers: [String; PATHS.len()] = std::array::from_fn(|_| String::new());
-        for (path, answer) in PATHS.iter().zip(&mut answers) {
-            *answer = self.get(path).await?;
-        }
-        inspect(&answers, host)
     }
 
     /// `LIVE` once every cluster has had its first DNS answer and the listeners are open.

@@ -1,5 +1,5 @@
 //! One proxy's truth: what its admin port says about the clusters of external names -> [`Inspection`]. Pure, but for
-//! [`Admin`](super::admin::Admin), which brings the texts when the port can be reached directly; in a cluster they come
+//! [`Admin::inspect`], which brings the texts when the port can be reached directly; in a cluster they come
 //! through the API server. `proxy status` and the tests against istiod call it.
 
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ use policies::ClusterType;
 use policies::platform::NEW_DNS_GUARD;
 use policies::proxy::{DnsSettings, InspectedCluster, Inspection, Written};
 
-use super::admin::{AdminError, wire};
+use super::admin::{Admin, AdminError, wire};
 use super::version;
 
 /// What to ask, in this order; [`inspect`] takes the answers.
@@ -39,6 +39,20 @@ const KEPT: [&str; 13] = [
     "outlier_detection.ejections_enforced_total",
     "outlier_detection.ejections_overflow",
 ];
+
+impl Admin {
+    /// What the proxy says about the clusters of external names, or of one of them.
+    ///
+    /// # Errors
+    /// No answer, or one of another shape.
+    pub async fn inspect(&self, host: Option<&str>) -> Result<Inspection, AdminError> {
+        let mut answers: [String; PATHS.len()] = std::array::from_fn(|_| String::new());
+        for (path, answer) in PATHS.iter().zip(&mut answers) {
+            *answer = self.get(path).await?;
+        }
+        inspect(&answers, host)
+    }
+}
 
 /// Reads the answers to [`PATHS`], in their order. `host` leaves out all other names.
 ///
