@@ -58,7 +58,7 @@ impl Found {
             }
             Err(error) => {
                 let subject = place().unwrap_or_else(|| "name".to_owned());
-                self.problems.push(Problem::new(subject, &error, error.hint()));
+                self.problems.push(Problem::about(subject, &error));
             }
         }
     }

@@ -7,6 +7,7 @@ pub mod commands;
 pub mod console;
 pub mod exit;
 pub mod format;
+pub mod hint;
 pub mod input;
 pub mod log;
 pub mod render;

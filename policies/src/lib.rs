@@ -5,6 +5,7 @@
 //! `probes` feeds it, `cli` prints what it says.
 
 pub mod audit;
+mod chain;
 mod citation;
 pub mod classify;
 pub mod ejection;
@@ -21,6 +22,7 @@ pub mod resolution;
 pub mod sample;
 pub mod watch;
 
+pub use chain::chain;
 pub use citation::{Citation, Reason};
 pub use classify::{Classification, Needs, ResolutionClass, Trait, classify, classify_both};
 pub use host::{Host, HostError};

@@ -7,6 +7,8 @@ use std::time::Duration;
 use ipnet::IpNet;
 use policies::{Platform, Version, VersionError};
 
+use crate::hint::refusal;
+
 /// `90s`, `5m`, `1h30m`, `250ms`; a bare number is refused because its unit would be a guess.
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
     let explain = || format!("`{}` is no duration: write 90s, 5m or 1h30m", text.escape_default());
@@ -18,7 +20,7 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
 
 /// `10.0.0.53`, `10.0.0.53:5353`, `2001:db8::53`, `[2001:db8::53]:5353`.
 pub(super) fn server(text: &str) -> Result<SocketAddr, String> {
-    probes::names::resolvers::parse_server(text).map_err(|error| format!("{error}; {}", error.hint()))
+    probes::names::resolvers::parse_server(text).map_err(|error| refusal(&error))
 }
 
 /// `203.0.113.0/24`; a bare address stands for its /24 or /56, as resolvers send it (RFC 7871, section 11.1).
@@ -122,7 +124,7 @@ pub(super) fn time(text: &str) -> Result<jiff::Timestamp, String> {
 
 /// A host name.
 pub(super) fn external_host(text: &str) -> Result<policies::Host, String> {
-    policies::Host::parse(text).map_err(|error| format!("{error}; {}", error.hint()))
+    policies::Host::parse(text).map_err(|error| refusal(&error))
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 use kube::Error;
 use kube::config::{InferConfigError, KubeconfigError};
 use kube::core::Status;
+use policies::chain;
 
 use super::{Scope, contexts};
 use crate::report::Problem;
@@ -138,17 +139,4 @@ pub(super) fn no_context(context: &str, error: &KubeconfigError) -> Problem {
         format!("the kubeconfig knows {}", known.join(", "))
     };
     Problem::new(format!("context {context}"), chain(error), hint)
-}
-
-fn chain(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let cause_text = cause.to_string();
-        if !text.contains(&cause_text) {
-            text = format!("{text}: {cause_text}");
-        }
-        source = cause.source();
-    }
-    text
 }

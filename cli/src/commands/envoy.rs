@@ -2,7 +2,7 @@
 
 use policies::Version;
 use probes::lab::envoy::install::{self, default_cache};
-use probes::lab::envoy::{Binary, InstallError, Source};
+use probes::lab::envoy::{Binary, Source};
 
 use crate::args::EnvoyCommand;
 use crate::console::Console;
@@ -24,11 +24,11 @@ pub async fn run(command: EnvoyCommand, console: &mut Console) -> anyhow::Result
                 Some(version) => install::obtain(&cache, version).await,
                 None => install::install(&cache, None).await,
             };
-            let binary = binary.map_err(|error| problem(&error))?;
+            let binary = binary.map_err(Problem::from)?;
             console.data(&format!("{} {}\n", binary.version, binary.path.display()))?;
         }
         EnvoyCommand::List => {
-            let default = install::present(&cache).await.map_err(|error| problem(&error))?;
+            let default = install::present(&cache).await.map_err(Problem::from)?;
             let mut all = install::list(&cache).await;
             if let Some(default) = default.clone().filter(|default| !all.contains(default)) {
                 all.push(default);
@@ -56,18 +56,18 @@ pub async fn run(command: EnvoyCommand, console: &mut Console) -> anyhow::Result
 pub(super) async fn chosen(wanted: &[Version], console: &Console) -> anyhow::Result<Vec<Binary>> {
     let cache = default_cache();
     if wanted.is_empty() {
-        if let Some(found) = install::present(&cache).await.map_err(|error| problem(&error))? {
+        if let Some(found) = install::present(&cache).await.map_err(Problem::from)? {
             console.note(&format!("Envoy {} from {}", found.version, origin(&found)));
             return Ok(vec![found]);
         }
         console.note("no Envoy here: installing the newest release");
-        let installed = install::install(&cache, None).await.map_err(|error| problem(&error))?;
+        let installed = install::install(&cache, None).await.map_err(Problem::from)?;
         console.note(&format!("Envoy {} installed in {}", installed.version, installed.path.display()));
         return Ok(vec![installed]);
     }
     let mut binaries = Vec::with_capacity(wanted.len());
     for version in wanted {
-        let binary = install::obtain(&cache, *version).await.map_err(|error| problem(&error))?;
+        let binary = install::obtain(&cache, *version).await.map_err(Problem::from)?;
         if binary.source == Source::Installed {
             console.note(&format!("Envoy {version} installed in {}", binary.path.display()));
         }
@@ -85,9 +85,4 @@ fn origin(binary: &Binary) -> &'static str {
         Source::Cache => "cache",
         Source::Installed => "installed now",
     }
-}
-
-fn problem(error: &InstallError) -> Problem {
-    let cause = std::error::Error::source(error).map(|cause| format!(": {cause}")).unwrap_or_default();
-    Problem::new("Envoy", format!("{error}{cause}"), error.hint())
 }

@@ -240,7 +240,7 @@ fn of_windows(windows: Vec<ObservationWindow>) -> Measured {
 }
 
 fn system() -> Result<System, Problem> {
-    System::read(Path::new(RESOLV_CONF)).map_err(|error| Problem::new(RESOLV_CONF, &error, error.hint()))
+    System::read(Path::new(RESOLV_CONF)).map_err(Problem::from)
 }
 
 fn settings(args: &AskArgs, resolvers: Vec<SocketAddr>, policy: &Policy) -> Settings {

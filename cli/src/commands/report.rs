@@ -27,11 +27,7 @@ pub fn run(args: &ReportArgs, console: &Console) -> anyhow::Result<Exit> {
         Box::new(std::fs::File::open(&args.file).with_context(|| format!("cannot read {name}"))?)
     };
     reader.take(LARGEST).read_to_string(&mut text).with_context(|| format!("cannot read {name}"))?;
-    let report = Report::read(&text).map_err(|error| {
-        let source =
-            std::error::Error::source(&error).map_or_else(String::new, |source| format!(": {source}"));
-        Problem::new(name, format!("{error}{source}"), error.hint())
-    })?;
+    let report = Report::read(&text).map_err(|error| Problem::about(name, &error))?;
     let format = report.body.kind().check(args.output)?;
     render::report(&report, format, console)?;
     Ok(report.exit())

@@ -2,12 +2,12 @@
 //! that they hold underneath.
 
 use policies::ClusterType;
-use policies::proxy::{InspectedCluster, Member, Written};
+use policies::proxy::{AddressUse, InspectedCluster, Member, Written};
 
 use super::table::columns;
 use super::{markup, words};
 use crate::console::{Text, Tone};
-use crate::report::{AddressUse, FleetReport, ProxyReport};
+use crate::report::{FleetReport, ProxyReport};
 
 /// Columns of the label at the left.
 const LABEL: usize = 10;

@@ -398,13 +398,7 @@ pub fn inconclusive(experiment: &Experiment, cell: EgressCell, error: &LabError)
 }
 
 fn explain(error: &LabError) -> String {
-    let mut text = error.to_string();
-    let mut source = std::error::Error::source(error);
-    while let Some(cause) = source {
-        text = format!("{text}: {cause}");
-        source = cause.source();
-    }
-    format!("{text} ({})", error.hint())
+    format!("{} ({})", policies::chain(error), error.hint())
 }
 
 impl Bench {

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use probes::experiments::bench::HOST;
-use probes::lab::backend::{BackendError, Backends};
+use probes::lab::backend::Backends;
 use probes::lab::ca::Trust;
 
 use crate::console::Console;
@@ -16,17 +16,13 @@ pub(super) async fn run(
     control: Option<SocketAddr>,
     console: &Console,
 ) -> anyhow::Result<Exit> {
-    let problem = |error: BackendError| {
-        let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}")).unwrap_or_default();
-        Problem::new("lab backend", format!("{error}{cause}"), error.hint())
-    };
     let trust = Trust::generate(HOST)?;
-    let backend = Backends::one(name, listen, &trust).await.map_err(problem)?;
+    let backend = Backends::one(name, listen, &trust).await.map_err(Problem::from)?;
     console.data(&format!("{name} {}:{}\n", listen.ip(), backend.port()))?;
     match control {
         None => crate::commands::interrupted().await,
         Some(control) => tokio::select! {
-            served = backend.serve_control(control, trust.roots().pem().to_owned()) => served.map_err(problem)?,
+            served = backend.serve_control(control, trust.roots().pem().to_owned()) => served.map_err(Problem::from)?,
             () = crate::commands::interrupted() => {}
         },
     }

@@ -22,8 +22,7 @@ const AT_ONCE: usize = 6;
 /// No Envoy, no sidecar, or stdout that cannot be written. A cell that fails is inconclusive instead.
 pub(super) async fn run(args: &RunArgs, console: &mut Console) -> anyhow::Result<Exit> {
     let binaries = chosen(&args.envoy.envoy, console).await?;
-    let binary =
-        sidecar::find().map_err(|error| Problem::new("the sidecar", error.to_string(), error.hint()))?;
+    let binary = sidecar::find().map_err(Problem::from)?;
     let all = args.scenario.is_empty();
     let scenarios: Vec<Scenario> =
         Scenario::ALL.into_iter().filter(|one| all || args.scenario.contains(one)).collect();

@@ -35,7 +35,7 @@ pub(super) fn unusable(path: &Path, error: &std::io::Error) -> Problem {
 }
 
 fn parse(name: &str, text: &str) -> Result<Scenario, Problem> {
-    Scenario::from_yaml(text).map_err(|error| Problem::new(name, &error, error.hint.clone()))
+    Scenario::from_yaml(text).map_err(|error| Problem::about(name, &error))
 }
 
 fn builtin(name: &str) -> Result<&'static str, Problem> {
@@ -55,7 +55,7 @@ fn list() -> Result<String, Problem> {
             scenario.expectations().map(|(_, expect)| format!("{:?}", expect.class)).collect();
         let expected =
             if expected.len() == 1 { expected.concat() } else { format!("{} names", expected.len()) };
-        Ok([name.to_owned(), expected, scenario.description.unwrap_or_default()])
+        Ok::<_, Problem>([name.to_owned(), expected, scenario.description.unwrap_or_default()])
     });
     let rows = rows.collect::<Result<Vec<_>, _>>()?;
     Ok(columns(["NAME", "EXPECTED", "SHOWS"], rows))

@@ -50,7 +50,7 @@ pub(super) fn cases(paths: &[PathBuf]) -> (Vec<Case>, Vec<Problem>) {
     if paths.is_empty() {
         return match Case::zoo() {
             Ok(cases) => (cases, Vec::new()),
-            Err(error) => (Vec::new(), vec![Problem::new("the zoo", &error, error.hint.clone())]),
+            Err(error) => (Vec::new(), vec![Problem::about("the zoo", &error)]),
         };
     }
     let (mut cases, mut problems) = (Vec::new(), Vec::new());
@@ -81,8 +81,7 @@ fn files(path: &Path) -> std::io::Result<Vec<PathBuf>> {
 fn read(file: &Path) -> Result<Vec<Case>, Problem> {
     let text = std::fs::read_to_string(file).map_err(|error| unusable(file, &error))?;
     let name = file.file_stem().unwrap_or_default().to_string_lossy();
-    let cases = Case::all_of(&name, &text)
-        .map_err(|error| Problem::new(file.display(), &error, error.hint.clone()))?;
+    let cases = Case::all_of(&name, &text).map_err(|error| Problem::about(file.display(), &error))?;
     if cases.is_empty() {
         let hint = "give its names an `expect: {class: .., resolution: ..}`";
         return Err(Problem::new(file.display(), "says of no name what would be right", hint));

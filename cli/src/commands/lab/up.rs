@@ -40,7 +40,7 @@ pub(super) async fn run(args: &UpArgs, console: &mut Console) -> anyhow::Result<
             let setup =
                 Setup { experiment: "up", question: "", cell, plan, stream, keep: None, publish: None };
             let bench = Bench::start(setup, &binary).await;
-            benches.push(bench.map_err(|error| Problem::new("the lab", &error, error.hint()))?);
+            benches.push(bench.map_err(Problem::from)?);
         }
     }
     let folder = Scratch::new("up").context("cannot make a folder for the CAs")?;

@@ -94,12 +94,6 @@ impl Part {
     }
 
     fn failed(&self, path: &str, error: &reqwest::Error) -> LabError {
-        let mut said = error.to_string();
-        let mut source = std::error::Error::source(error);
-        while let Some(cause) = source {
-            said = format!("{said}: {cause}");
-            source = cause.source();
-        }
-        LabError::Part { addr: self.addr, path: path.to_owned(), said }
+        LabError::Part { addr: self.addr, path: path.to_owned(), said: policies::chain(error) }
     }
 }

@@ -1,6 +1,5 @@
 //! How a request can fail, in the words of the people who have to read the report.
 
-use std::error::Error;
 use std::fmt;
 use std::io;
 
@@ -44,8 +43,7 @@ impl Failure {
     }
 
     pub(super) fn of_request(error: &hyper::Error) -> Self {
-        let cause = error.source().map(|source| format!(": {source}")).unwrap_or_default();
-        Self::NoAnswer { said: format!("{error}{cause}") }
+        Self::NoAnswer { said: policies::chain(error) }
     }
 
     /// The same failures under one word, for counting.

@@ -4,7 +4,6 @@ use std::fmt::Write as _;
 use std::net::SocketAddr;
 
 use labdns::{LabDns, Options};
-use tokio::signal::unix::{SignalKind, signal};
 
 use super::scenarios;
 use crate::args::ServeArgs;
@@ -22,15 +21,11 @@ pub(super) async fn run(args: &ServeArgs, console: &Console) -> anyhow::Result<E
         seed: args.seed,
         ..Options::default()
     };
-    let lab = LabDns::start(&scenario, &options)
-        .await
-        .map_err(|error| Problem::new("lab dns", chain(&error), error.hint()))?;
+    // Listened for from here on: who reads that all is up may end it at once.
+    let interrupted = crate::commands::interrupted();
+    let lab = LabDns::start(&scenario, &options).await.map_err(Problem::from)?;
     console.data(&addresses(&lab, scenario.zone.as_str()))?;
-    let mut terminated = signal(SignalKind::terminate())?;
-    tokio::select! {
-        _ = tokio::signal::ctrl_c() => {}
-        _ = terminated.recv() => {}
-    }
+    interrupted.await;
     lab.shutdown().await;
     Ok(Exit::Clean)
 }
@@ -45,8 +40,4 @@ fn addresses(lab: &LabDns, zone: &str) -> String {
         let _ = writeln!(lines, "control http://{control}");
     }
     lines
-}
-
-fn chain(error: &dyn std::error::Error) -> String {
-    error.source().map_or_else(|| error.to_string(), |source| format!("{error}: {source}"))
 }
