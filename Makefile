@@ -6,7 +6,7 @@ help: ## list the targets
 	@grep -hE '^[a-z%-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | sort | expand -t 14
 
 demo: ## classify the demo names against the built-in lab DNS and print their YAML
-	cargo run --quiet --release -p egress-audit -- lab demo
+	cargo run --quiet --profile demo -p egress-audit -- lab demo
 
 install: ## put the release binaries into Cargo's bin folder, and link the kubectl plugin
 	cargo install --locked --path cli
@@ -27,9 +27,11 @@ test-%: test-deps ## one tier of tests/: test-structure, test-cli, test-dns, ...
 test-deps: ## install the servers that the tests run, or say what is missing
 	@scripts/install-test-deps
 
-lint: ## formatting and clippy, as CI runs them
+lint: ## formatting, clippy, unused dependencies, as CI runs them
+	@scripts/install-lint-tools
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
+	cargo machete
 
 bench: ## ratios against peers in one run (needs dnsperf and the test servers; `bench-sidecar` needs Go)
 	cargo bench -p egress-audit-policies -p egress-audit-labdns -p egress-audit-probes -p egress-audit --bench '*'

@@ -7,6 +7,7 @@ use std::time::Duration;
 use harness::eventually;
 use hyper::Method;
 use probes::lab::child::{Child, Signal};
+use prometheus_parse::{Sample, Scrape, Value as Reading};
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -154,32 +155,49 @@ async fn the_metrics_are_those_of_the_runbook() {
     stage.pods[0].hook(GRACE).await.unwrap();
     let (_, metrics) = stage.pods[0].sidecar.ask(Method::GET, "/metrics", SHORT).await.unwrap();
     let metrics = metrics.as_str().unwrap();
-    for line in [
-        "drain_state{state=\"CLOSED\"} 1\n",
-        "drain_state{state=\"OPEN\"} 0\n",
-        "drain_transitions_total{from=\"OPEN\",to=\"DRAINING\",reason=\"prestop\"} 1\n",
-        "drain_active_requests{proto=\"http\"} 0\n",
-        "drain_active_requests{proto=\"tcp\"} 0\n",
-        "drain_lb_probe_seen 1\n",
-        "drain_lb_probe_total{answer=\"no_new_work\"} ",
-        "drain_lb_ack_seconds{kind=\"no_new_work\"} ",
-        "drain_lb_ack_seconds{kind=\"down\"} ",
-        "drain_duration_seconds ",
-        "drain_forced_total 0\n",
-        "drain_remaining_at_close 0\n",
-        "drain_late_requests_total 0\n",
-        "drain_trigger_failures_total 0\n",
-        "drain_envoy_config_ok 1\n",
-        "drain_stats_age_seconds ",
-        "# TYPE drain_stats_errors_total counter\n",
+    let scrape = Scrape::parse(metrics.lines().map(|line| Ok(line.to_owned()))).unwrap();
+    let one = |name: &str, labels: &[(&str, &str)]| {
+        let has = |sample: &Sample| labels.iter().all(|(key, value)| sample.labels.get(key) == Some(*value));
+        let found: Vec<&Sample> =
+            scrape.samples.iter().filter(|sample| sample.metric == name && has(sample)).collect();
+        let [sample] = found[..] else { panic!("{name} {labels:?}: {found:?} of {:#?}", scrape.samples) };
+        match sample.value {
+            Reading::Counter(value) | Reading::Gauge(value) | Reading::Untyped(value) => value,
+            ref other => panic!("{name}: {other:?}"),
+        }
+    };
+    for (name, labels, value) in [
+        ("drain_state", &[("state", "CLOSED")][..], 1.0),
+        ("drain_state", &[("state", "OPEN")], 0.0),
+        ("drain_transitions_total", &[("from", "OPEN"), ("to", "DRAINING"), ("reason", "prestop")], 1.0),
+        ("drain_active_requests", &[("proto", "http")], 0.0),
+        ("drain_active_requests", &[("proto", "tcp")], 0.0),
+        ("drain_lb_probe_seen", &[], 1.0),
+        ("drain_forced_total", &[], 0.0),
+        ("drain_remaining_at_close", &[], 0.0),
+        ("drain_late_requests_total", &[], 0.0),
+        ("drain_trigger_failures_total", &[], 0.0),
+        ("drain_envoy_config_ok", &[], 1.0),
     ] {
-        assert!(metrics.contains(line), "{line:?} is not in\n{metrics}");
+        assert!((one(name, labels) - value).abs() < f64::EPSILON, "{name} {labels:?}: {}", one(name, labels));
     }
+    assert!(one("drain_lb_probe_total", &[("answer", "no_new_work")]) >= 1.0);
+    for (name, labels) in [
+        ("drain_lb_ack_seconds", &[("kind", "no_new_work")][..]),
+        ("drain_lb_ack_seconds", &[("kind", "down")]),
+        ("drain_duration_seconds", &[]),
+        ("drain_stats_age_seconds", &[]),
+    ] {
+        assert!((0.0..60.0).contains(&one(name, labels)), "{name} {labels:?}: {}", one(name, labels));
+    }
+    // A counter of errors has no sample before the first one.
+    let declared = |name: &str| metrics.contains(&format!("# TYPE {name} "));
+    assert!(metrics.contains("# TYPE drain_stats_errors_total counter\n"), "{metrics}");
     let runbook = include_str!("../../book/src/guides/drain-runbook.md");
     let watched = runbook.split("## What to watch").nth(1).unwrap().split("##").next().unwrap();
     let names: Vec<&str> = watched.split('`').filter(|word| word.starts_with("drain_")).collect();
     assert!(names.len() > 6, "{names:?}");
     for name in names.iter().map(|name| name.split('{').next().unwrap()) {
-        assert!(metrics.contains(&format!("# TYPE {name} ")), "{name} of the runbook is not in\n{metrics}");
+        assert!(declared(name), "{name} of the runbook is not in\n{metrics}");
     }
 }

@@ -18,12 +18,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use harness::binaries::workspace_binary;
+use harness::eventually_async;
 use probes::lab::envoy::install;
 use probes::lab::haproxy::config::Config;
 use probes::lab::ingress::load::Target;
 use probes::lab::ingress::{Load, Shot, Stage, StagePlan};
 use serde_json::Value;
-use tokio::time::{Instant, sleep};
 
 /// HAProxy's check interval here: a tenth of the reference's 2 s.
 const INTER: Duration = Duration::from_millis(200);
@@ -67,31 +67,25 @@ fn steady(stage: &Stage, rate: f64) -> Load {
     Load::start(get(stage), rate, mixed)
 }
 
+const PATIENCE: Duration = Duration::from_secs(30);
+
 /// Asks until it holds. The whole status is the last word if it never does.
 async fn until(stage: &Stage, pod: usize, what: &str, holds: impl Fn(&Value) -> bool) -> Value {
-    let deadline = Instant::now() + Duration::from_secs(30);
-    loop {
+    let probe = async || {
         let status = stage.pods[pod].sidecar.status().await.unwrap();
-        if holds(&status) {
-            return status;
-        }
-        assert!(Instant::now() < deadline, "{what}: {status:#}\n{}", log(stage, pod));
-        sleep(Duration::from_millis(10)).await;
-    }
+        if holds(&status) { Ok(status) } else { Err(format!("{status:#}\n{}", log(stage, pod))) }
+    };
+    eventually_async(PATIENCE, what, probe).await.unwrap()
 }
 
 /// HAProxy's word for a pod, once it is one of `words`.
 async fn until_lb_says(stage: &Stage, node: usize, pod: &str, words: &[&str]) -> String {
-    let deadline = Instant::now() + Duration::from_secs(30);
-    loop {
+    let probe = async || {
         let servers = stage.nodes[node].servers().await.unwrap();
-        let server = servers.into_iter().find(|server| server.name == pod).unwrap();
-        if words.contains(&server.status.as_str()) {
-            return server.status;
-        }
-        assert!(Instant::now() < deadline, "{pod} is {}, not {words:?}", server.status);
-        sleep(Duration::from_millis(5)).await;
-    }
+        let status = servers.into_iter().find(|server| server.name == pod).unwrap().status;
+        if words.contains(&status.as_str()) { Ok(status) } else { Err(status) }
+    };
+    eventually_async(PATIENCE, &format!("{pod} is one of {words:?}"), probe).await.unwrap()
 }
 
 fn log(stage: &Stage, pod: usize) -> String {

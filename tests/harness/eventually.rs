@@ -5,7 +5,28 @@ use std::fmt::Display;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-const PAUSE: Duration = Duration::from_millis(20);
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// As [`eventually`], for a probe that waits itself.
+///
+/// # Errors
+/// As [`eventually`].
+pub async fn eventually_async<T, E: Display>(
+    deadline: Duration,
+    what: &str,
+    mut probe: impl AsyncFnMut() -> Result<T, E>,
+) -> anyhow::Result<T> {
+    let until = Instant::now() + deadline;
+    loop {
+        match probe().await {
+            Ok(value) => return Ok(value),
+            Err(last) if Instant::now() >= until => {
+                anyhow::bail!("{what}: not within {deadline:?}; last: {last}")
+            }
+            Err(_) => tokio::time::sleep(PAUSE).await,
+        }
+    }
+}
 
 /// Asks `probe` until it succeeds.
 ///

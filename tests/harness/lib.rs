@@ -10,4 +10,4 @@ pub mod ports;
 pub use binaries::{egress_audit, find};
 pub use child::Child;
 pub use dns_server::{Daemon, DnsServer, Endpoint};
-pub use eventually::eventually;
+pub use eventually::{eventually, eventually_async};

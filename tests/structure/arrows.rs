@@ -120,7 +120,8 @@ fn reachable(metadata: &Value, package: &str) -> BTreeSet<String> {
     seen
 }
 
-fn metadata() -> Value {
+/// The dependency graph of the platform that is released for.
+pub(crate) fn metadata() -> Value {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let target = "x86_64-unknown-linux-gnu";
     let output = Command::new(cargo)

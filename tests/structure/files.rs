@@ -7,10 +7,12 @@ use crate::{MEMBERS, Source, every_source_obeys};
 const LONGEST: usize = 500;
 
 /// A library and where it may be named: a file, or a file and its folder.
-const ONE_PLACE: [(&str, &str); 4] = [
+const ONE_PLACE: [(&str, &str); 6] = [
     ("hickory_server", "labdns/src/server"),
-    ("hickory_resolver", "probes/src/names/authority"),
-    ("prometheus_parse", "probes/src/lab/envoy"),
+    ("quick_junit", "cli/src/render/audit/junit.rs"),
+    ("comfy_table", "cli/src/render/table.rs"),
+    ("indicatif", "cli/src/console.rs"),
+    ("tracing_subscriber", "cli/src/log.rs"),
     ("kube", "cli/src/cluster"),
 ];
 

@@ -11,6 +11,8 @@ mod book;
 mod files;
 mod purity;
 mod rooms;
+mod supply;
+mod waits;
 
 /// The workspace's folders of Rust sources.
 const MEMBERS: [&str; 6] = ["policies", "labdns", "probes", "sidecar", "cli", "tests"];

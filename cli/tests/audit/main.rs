@@ -125,7 +125,7 @@ fn a_saved_report_reads_the_same_again_and_exits_as_the_run_did() {
         assert_eq!((junit.out.contains("<testsuite "), junit.code), (true, first.code));
         let html = report(&["-o", "html"]);
         assert_eq!((html.out.as_str(), html.code), ("", 2));
-        assert!(html.err.contains("`html` is not a format of an audit"), "{}", html.err);
+        assert!(html.err.contains("`html`: is not a format of an audit"), "{}", html.err);
         assert!(html.err.contains("text, json, sarif, markdown, github, junit"), "{}", html.err);
     }
 }
@@ -134,7 +134,7 @@ fn a_saved_report_reads_the_same_again_and_exits_as_the_run_did() {
 fn a_format_that_an_audit_lacks_is_refused_before_any_work() {
     let (_dir, found) = audit(&[], &["no-such-folder", "-o", "html"]);
     assert_eq!((found.out.as_str(), found.code), ("", 2));
-    assert!(found.err.contains("`html` is not a format of an audit"), "{}", found.err);
+    assert!(found.err.contains("`html`: is not a format of an audit"), "{}", found.err);
     assert!(!found.err.contains("no-such-folder"), "{}", found.err);
 }
 

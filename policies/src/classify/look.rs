@@ -2,7 +2,6 @@
 //! addresses for a while and answers each query out of them, its answers return at once and are gone for good later;
 //! only looks, compared with each other, show that.
 
-use super::sequential::common;
 use crate::observe::pool::Series;
 
 /// A longer pause than this starts a new look, milliseconds: between paced queries lies a second.
@@ -84,4 +83,9 @@ impl Looks {
         self.last = std::mem::take(&mut self.current);
         self.new = 0;
     }
+}
+
+/// Numbers that two sorted lists share.
+pub(super) fn common(a: &[u32], b: &[u32]) -> usize {
+    a.iter().filter(|id| b.binary_search(id).is_ok()).count()
 }

@@ -9,7 +9,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use super::look::Looks;
+use super::look::{Looks, common};
 use crate::observe::Draw;
 use crate::observe::pool::{Series, ratio, real};
 
@@ -282,9 +282,4 @@ impl Test {
             Kind::Counts => self.series.draw(turning, new),
         }
     }
-}
-
-/// Numbers that two sorted lists share.
-pub(super) fn common(a: &[u32], b: &[u32]) -> usize {
-    a.iter().filter(|id| b.binary_search(id).is_ok()).count()
 }

@@ -5,10 +5,11 @@ use probes::names::score::Access;
 use probes::names::score::watching::{WatchScore, WatchSettings, watch_score};
 
 use super::score::cases;
-use crate::args::{ScoreFormat, WatchScoreArgs};
+use crate::args::WatchScoreArgs;
 use crate::commands::advise::policy;
 use crate::console::Console;
 use crate::exit::Exit;
+use crate::format::Format;
 use crate::render::table::columns;
 
 const HEADER: [&str; 8] =
@@ -34,15 +35,15 @@ pub(super) fn run(args: &WatchScoreArgs, console: &Console) -> anyhow::Result<Ex
     };
     let score = watch_score(&cases, &settings);
     match args.output {
-        ScoreFormat::Json => console.json(&score)?,
-        ScoreFormat::Text => {
-            console.data(&format!("{}\n{}\n", columns(HEADER, rows(&score)), sums(&score)))?;
-        }
-        ScoreFormat::Markdown => {
+        Format::Json => console.json(&score)?,
+        Format::Markdown => {
             let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
             let mut text = line(&HEADER.map(str::to_lowercase)) + "|---|---|---|---|---|---|---|---|\n";
             rows(&score).for_each(|row| text.push_str(&line(&row)));
             console.data(&format!("{text}\n{}\n", sums(&score)))?;
+        }
+        _ => {
+            console.data(&format!("{}\n{}\n", columns(HEADER, rows(&score)), sums(&score)))?;
         }
     }
     Ok(if problems.is_empty() { Exit::Clean } else { Exit::CouldNot })
