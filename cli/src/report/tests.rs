@@ -16,6 +16,7 @@ fn report(body: Body) -> Report {
 fn audit(fail_on: FailOn) -> AuditReport {
     AuditReport {
         files: 1,
+        file_names: vec!["a.yaml".to_owned()],
         documents: 1,
         passed_over: BTreeMap::new(),
         fail_on,
