@@ -6,7 +6,8 @@ use std::fmt::Display;
 
 use policies::chain;
 
-use crate::report::{Problem, Unreadable};
+use crate::problem::Problem;
+use crate::report::Unreadable;
 
 /// An error that knows its remedy.
 pub trait Hint: Error + 'static {

@@ -10,6 +10,7 @@ pub mod format;
 pub mod hint;
 pub mod input;
 pub mod log;
+pub mod problem;
 pub mod render;
 pub mod report;
 pub mod serve;

@@ -10,7 +10,7 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::console::escape;
-use crate::report::Problem;
+use crate::problem::Problem;
 
 /// The variable that sets levels by module, as `info` or `labdns=debug,probes::names=trace`.
 pub const VARIABLE: &str = "EGRESS_AUDIT_LOG";

@@ -3,7 +3,6 @@
 //! again without a network and exits as the run did.
 
 use std::collections::BTreeMap;
-use std::fmt::Display;
 
 use clap::ValueEnum;
 use jiff::Timestamp;
@@ -19,6 +18,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::exit::Exit;
 use crate::format::Kind;
+
+pub use crate::problem::Problem;
 
 /// Version of the JSON form; raised whenever a field is added, renamed or removed.
 pub const SCHEMA: u32 = 2;
@@ -198,26 +199,6 @@ pub struct ProxyReport {
     pub inspection: Inspection,
     /// What that means, one list a cluster, in their order.
     pub meanings: Vec<Vec<String>>,
-}
-
-/// Something that could not be done; a command that cannot go on returns it as its error.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, thiserror::Error)]
-#[error("{subject}: {message}")]
-#[serde(deny_unknown_fields)]
-pub struct Problem {
-    /// The thing at fault: a name, a file and line, a resolver.
-    pub subject: String,
-    /// What is wrong with it, a lower-case fragment that reads after the subject.
-    pub message: String,
-    /// What would help.
-    pub hint: String,
-}
-
-impl Problem {
-    /// A problem with its remedy.
-    pub fn new(subject: impl Display, message: impl Display, hint: impl Into<String>) -> Self {
-        Self { subject: subject.to_string(), message: message.to_string(), hint: hint.into() }
-    }
 }
 
 impl Report {

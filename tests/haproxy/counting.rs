@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use harness::eventually_async;
 use probes::lab::envoy::Envoy;
 use probes::lab::envoy::process::Launch;
 use probes::lab::ingress::config::bootstrap;
@@ -10,7 +11,6 @@ use probes::lab::ingress::{Backend, Sidecar};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::time::{Instant, sleep};
 
 use crate::plan;
 
@@ -66,16 +66,12 @@ async fn counted(patterns: &[String], settings: impl Fn(&str) -> Vec<Vec<String>
         let log = folder.path().join(format!("{number}.log"));
         let sidecar = Sidecar::start(&plan.sidecar, &args, log).await.unwrap();
         // Envoy merges a worker's gauges into what its admin says with a moment's delay.
-        let deadline = Instant::now() + Duration::from_secs(20);
-        loop {
-            let status = sidecar.status().await.unwrap();
-            let settled = status["active"]["error"] != Value::Null || status["active"]["http"] == 0;
-            if (settled && status["active"]["connections"] != 0) || Instant::now() > deadline {
-                all.push(status["active"].clone());
-                break;
-            }
-            sleep(Duration::from_millis(20)).await;
-        }
+        let settled = async || {
+            let active = sidecar.status().await.unwrap()["active"].clone();
+            let settled = active["error"] != Value::Null || active["http"] == 0;
+            if settled && active["connections"] != 0 { Ok(active) } else { Err(active) }
+        };
+        all.push(eventually_async(Duration::from_secs(20), "the count settles", settled).await.unwrap());
     }
     all
 }

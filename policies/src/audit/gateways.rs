@@ -145,7 +145,7 @@ impl Route<'_> {
     fn stays_inside(&self) -> bool {
         let mut to =
             self.node.list("route").iter().filter_map(|to| to.text_at("destination.host")).peekable();
-        to.peek().is_some() && to.all(|host| !super::reach::is_external(host))
+        to.peek().is_some() && to.all(|host| !super::mesh::is_external(host))
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::Findings;
-use super::mesh::{DestRule, Entry, Mesh, Scope, full, is_short, same_namespace};
+use super::mesh::{DestRule, Entry, Mesh, Scope, full, is_external, is_short, same_namespace};
 use super::rule::Rule;
 use crate::finding::Severity;
 use crate::manifest::Loadable;
@@ -98,14 +98,6 @@ pub(super) const RULES: &[Rule] = &[
         check: short_name,
     },
 ];
-
-/// A name with dots that is not the cluster's own.
-pub(super) fn is_external(host: &str) -> bool {
-    let inside =
-        [".local", ".svc", ".global", ".internal.istio.io"].iter().any(|suffix| host.ends_with(suffix));
-    // `reviews.prod` is Istio's short form of a Service.
-    host.trim_end_matches('.').matches('.').count() >= 2 && !inside && !host.contains(".svc.")
-}
 
 fn rule_without_host(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
     if mesh.entries.is_empty() {

@@ -300,7 +300,7 @@ fn foreign_host_header(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
 /// Names of Services that are egress gateways: by what the Gateways select, else by how such Services are called.
 fn is_egress_gateway(mesh: &Mesh<'_>, host: &str) -> bool {
     let service = host.split('.').next().unwrap_or_default();
-    let called = service.contains("egress") && !super::reach::is_external(host);
+    let called = service.contains("egress") && !super::mesh::is_external(host);
     called
         || mesh.gateways.iter().any(|gateway| {
             let labels =
