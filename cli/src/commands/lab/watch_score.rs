@@ -10,6 +10,7 @@ use crate::commands::advise::policy;
 use crate::console::Console;
 use crate::exit::Exit;
 use crate::format::Format;
+use crate::render::markup;
 use crate::render::table::columns;
 
 const HEADER: [&str; 8] =
@@ -37,9 +38,8 @@ pub(super) fn run(args: &WatchScoreArgs, console: &Console) -> anyhow::Result<Ex
     match args.output {
         Format::Json => console.json(&score)?,
         Format::Markdown => {
-            let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
-            let mut text = line(&HEADER.map(str::to_lowercase)) + "|---|---|---|---|---|---|---|---|\n";
-            rows(&score).for_each(|row| text.push_str(&line(&row)));
+            let mut text = String::new();
+            markup::table(HEADER.map(str::to_lowercase), rows(&score), &mut text);
             console.data(&format!("{text}\n{}\n", sums(&score)))?;
         }
         _ => {
