@@ -5,6 +5,7 @@
 use std::path::{Path, PathBuf};
 
 mod alerts;
+mod deployment;
 mod kills;
 mod names;
 mod running;
