@@ -6,10 +6,8 @@ use std::path::{Path, PathBuf};
 
 mod alerts;
 mod deployment;
-mod kills;
 mod names;
 mod running;
-mod stores;
 mod webhooks;
 
 use running::{Running, lab};

@@ -196,3 +196,13 @@ fn servers_that_stay_keep_what_is_known_of_them() {
     history.go(40, |_, _| answered(&[2], 20));
     assert!(history.kinds().contains(&"flip"));
 }
+
+#[test]
+fn a_name_that_went_to_and_fro_is_still_seen_to_move_on() {
+    let mut history = settled(&[1]);
+    history.go(120, |_, turn| answered(if turn / 2 % 2 == 0 { &[2] } else { &[1] }, 20));
+    history.kinds();
+    history.go(60, |_, _| answered(&[9], 20));
+    let kinds = history.kinds();
+    assert!(kinds.contains(&"flip"), "{kinds:?} {:?}", history.watcher.standing());
+}
