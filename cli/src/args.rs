@@ -21,7 +21,7 @@ pub use audit::AuditArgs;
 pub use cluster::{ApplyArgs, ClusterArgs, ProxyCommand, ReachWord, StatusArgs};
 pub use experiments::{EnvoyArgs, EnvoyCommand, HttpWord, PathWord, RunArgs, TopologyWord, UpArgs};
 pub use lab::{ControlArgs, DnsCommand, FaultWord, LabCommand, ScoreArgs, ServeArgs, WatchScoreArgs};
-use values::{duration, export_to, known_envoy, known_istio, resource_name, server, subnet};
+use values::{duration, export_to, gateway, known_envoy, known_istio, port, resource_name, server, subnet};
 pub use watch::{EventsArgs, EventsFormat, WatchArgs, WatchAskArgs, WebhookForm};
 
 use crate::format::{Format, FormatOf, Kind};
@@ -212,12 +212,13 @@ pub struct AdviceArgs {
     /// The proxies and what is expected of them.
     #[command(flatten)]
     pub platform: PlatformArgs,
-    /// Protocol of the port.
-    #[arg(long, value_enum, default_value_t = Protocol::Tls)]
+    /// Protocol of the port, in any case.
+    #[arg(long, value_enum, ignore_case = true, default_value_t = Protocol::Tls)]
     pub protocol: Protocol,
-    /// Port that the application connects to; by default 443 for TLS and 80 for HTTP.
-    #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
-    pub port: Option<u16>,
+    /// Port that the application connects to, with its protocol where it has one of its own: 443, 8443/HTTPS, 27017/mongo;
+    /// may be repeated. By default 443 for TLS and 80 for HTTP.
+    #[arg(long, value_name = "PORT[/PROTOCOL]", value_parser = port)]
+    pub port: Vec<(u16, Option<Protocol>)>,
 }
 
 /// The proxies and what is expected of them.
@@ -230,9 +231,10 @@ pub struct PlatformArgs {
     /// Envoy version in use, such as 1.39.3.
     #[arg(long, value_name = "VERSION", value_parser = known_envoy)]
     pub envoy_version: Option<Version>,
-    /// Which proxy carries the traffic.
-    #[arg(long, value_enum, default_value_t = Proxy::Gateway)]
-    pub proxy: Proxy,
+    /// Which proxy carries the traffic; the advice is for a gateway without it, and `generate` writes the way through one
+    /// with it.
+    #[arg(long, value_enum)]
+    pub proxy: Option<Proxy>,
     /// Which addresses the proxy asks for: `v4` unless the pods are IPv6 only or dual stack is enabled.
     #[arg(long, value_enum, default_value_t = Family::V4)]
     pub lookup_family: Family,
@@ -260,9 +262,29 @@ pub struct ManifestArgs {
     /// Name of the manifests, for a single host or with `--group`; derived from the host otherwise.
     #[arg(long, value_parser = resource_name)]
     pub name: Option<String>,
+    /// The egress gateway that `--proxy gateway` leads through.
+    #[arg(long, value_name = "NS/NAME", default_value = "istio-system/istio-egressgateway", value_parser = gateway)]
+    pub gateway: String,
+    /// Share of the addresses that may be ejected; at most half of those measured without it.
+    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub max_ejection_percent: Option<u32>,
+    /// How much is said above each resource.
+    #[arg(long, value_enum, default_value_t = CommentsWord::Full)]
+    pub comments: CommentsWord,
     /// One ServiceEntry for all hosts whose class and settings agree.
     #[arg(long)]
     pub group: bool,
+}
+
+/// How much is said above each resource.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum CommentsWord {
+    /// Class and reasons.
+    Full,
+    /// One line.
+    Short,
+    /// Nothing.
+    None,
 }
 
 /// Arguments of `report`.
@@ -319,6 +341,16 @@ pub enum Protocol {
     Http,
     /// Plain HTTP, which the proxy carries on over TLS.
     TlsOrigination,
+    /// HTTP/2 without TLS.
+    Http2,
+    /// gRPC without TLS.
+    Grpc,
+    /// The protocol of `MongoDB`.
+    Mongo,
+    /// The protocol of `MySQL`.
+    Mysql,
+    /// Redis.
+    Redis,
 }
 
 /// Where a server listens when only a port matters.

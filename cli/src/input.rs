@@ -17,9 +17,10 @@ const LONGEST_LINE: u64 = 4096;
 const LARGEST_WINDOW: u64 = 64 << 20;
 
 /// Reads the names given as arguments, then those of each file (`-` is standard input): one name a line, blank lines
-/// and `#` comments skipped.
+/// and `#` comments skipped. What people paste is understood: of a URL or `host:port` the host is taken, a comma divides
+/// names, and a note says so.
 #[must_use]
-pub fn hosts(names: &[String], files: &[PathBuf]) -> (Vec<Host>, Vec<Problem>) {
+pub fn hosts(names: &[String], files: &[PathBuf]) -> (Vec<Host>, Vec<Problem>, Vec<String>) {
     let mut found = Found::default();
     for name in names {
         found.add(name, || None);
@@ -36,11 +37,24 @@ pub fn hosts(names: &[String], files: &[PathBuf]) -> (Vec<Host>, Vec<Problem>) {
             ));
         }
     }
-    (found.hosts, found.problems)
+    (found.hosts, found.problems, found.notes)
+}
+
+/// The host in what was pasted, where it is more than a host: a URL, `user@host`, `host:port`, `host/path`.
+fn host_in(text: &str) -> Option<&str> {
+    let rest = text.split_once("://").map_or(text, |(_, rest)| rest);
+    let rest = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let rest = rest.rsplit_once('@').map_or(rest, |(_, host)| host);
+    let host = match rest.split_once(':') {
+        Some((host, port)) if !port.is_empty() && port.bytes().all(|b| b.is_ascii_digit()) => host,
+        _ => rest,
+    };
+    (host != text && !host.is_empty()).then_some(host)
 }
 
 #[derive(Default)]
 struct Found {
+    notes: Vec<String>,
     hosts: Vec<Host>,
     known: HashSet<Host>,
     problems: Vec<Problem>,
@@ -49,7 +63,33 @@ struct Found {
 
 impl Found {
     fn add(&mut self, text: &str, place: impl Fn() -> Option<String>) {
+        let one_each = text.split([',', ';']).map(str::trim).filter(|name| !name.is_empty());
+        let names: Vec<&str> = one_each.collect();
+        if names.len() < 2 {
+            self.add_one(names.first().copied().unwrap_or(text), place);
+            return;
+        }
+        for name in names {
+            self.add_one(name, &place);
+        }
+    }
+
+    fn add_one(&mut self, text: &str, place: impl Fn() -> Option<String>) {
         self.seen += 1;
+        // As `dig` takes it.
+        if let Some(resolver) = text.strip_prefix('@') {
+            let resolver = resolver.escape_default();
+            self.notes
+                .push(format!("@{resolver} is passed over: name a resolver with `--resolver {resolver}`"));
+            return;
+        }
+        let mut text = text;
+        if let Some(host) = host_in(text).filter(|host| Host::parse(host).is_ok()) {
+            // What stands before the host may be a password.
+            let around = text.replace(text.split_once(host).map_or("", |(before, _)| before), "");
+            self.notes.push(format!("of {} the host is taken: {host}", around.escape_default()));
+            text = host;
+        }
         match Host::parse(text) {
             Ok(host) => {
                 if self.known.insert(host.clone()) {
@@ -179,7 +219,7 @@ mod tests {
     fn good_names_come_in_order_and_bad_ones_name_their_line() {
         let (_dir, names) =
             file("names.txt", b"# ours\nb.example\n\n a..example \nA.example. # again\n\xff.example\n");
-        let (hosts, problems) = hosts(&["a.example".into(), "*.example".into()], &[names]);
+        let (hosts, problems, _) = hosts(&["a.example".into(), "*.example".into()], &[names]);
         assert_eq!(hosts.iter().map(Host::as_str).collect::<Vec<_>>(), ["a.example", "b.example"]);
         let subjects: Vec<_> =
             problems.iter().map(|p| p.subject.rsplit('/').next().unwrap().to_owned()).collect();
@@ -188,11 +228,32 @@ mod tests {
     }
 
     #[test]
+    fn what_people_paste_is_understood_and_said() {
+        for (text, wanted, notes) in [
+            ("https://api.example/v1/pay?x=1", vec!["api.example"], 1),
+            ("postgres://user:secret@db.example:5432/shop", vec!["db.example"], 1),
+            ("api.example:8443", vec!["api.example"], 1),
+            ("a.example, b.example,c.example", vec!["a.example", "b.example", "c.example"], 0),
+            ("@10.0.0.53", vec![], 1),
+            ("api.example", vec!["api.example"], 0),
+        ] {
+            let (hosts, problems, said) = hosts(&[text.to_owned()], &[]);
+            assert_eq!(hosts.iter().map(Host::as_str).collect::<Vec<_>>(), wanted, "{text}");
+            assert_eq!((problems.len(), said.len()), (0, notes), "{text}: {problems:?} {said:?}");
+            assert!(!said.concat().contains("secret"), "{said:?}");
+        }
+        for text in ["https://*.example/", "api.example:https", "10.0.0.1:443", "http://"] {
+            let (hosts, problems, _) = hosts(&[text.to_owned()], &[]);
+            assert_eq!((hosts.len(), problems.len()), (0, 1), "{text}");
+        }
+    }
+
+    #[test]
     fn files_without_names_are_problems() {
         let (_dir, empty) = file("empty.txt", b"\n# nothing\n");
         let missing = empty.with_file_name("missing.txt");
         let folder = empty.parent().unwrap().to_owned();
-        let (hosts, problems) = hosts(&[], &[empty, missing, folder]);
+        let (hosts, problems, _) = hosts(&[], &[empty, missing, folder]);
         assert!(hosts.is_empty());
         let messages: Vec<_> = problems.iter().map(|problem| problem.message.as_str()).collect();
         assert_eq!(messages.len(), 3, "{messages:?}");
@@ -203,7 +264,7 @@ mod tests {
     #[test]
     fn an_endless_line_is_given_up() {
         let (_dir, blob) = file("blob.bin", &vec![b'a'; 10_000]);
-        let (hosts, problems) = hosts(&[], &[blob]);
+        let (hosts, problems, _) = hosts(&[], &[blob]);
         assert!(hosts.is_empty());
         assert!(problems[0].message.contains("more than 4096 bytes"), "{problems:?}");
         assert_eq!(problems.len(), 1);

@@ -5,6 +5,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 mod build;
+mod comments;
+pub mod egress;
 mod load;
 pub(crate) mod mesh_config;
 mod name;
@@ -12,7 +14,9 @@ pub mod node;
 mod read;
 mod yaml;
 
-pub use build::manifests_for;
+pub use build::{manifests_for, warnings};
+pub use comments::{Comments, reduce};
+use egress::{Gateway, SubsetRule, VirtualService};
 pub(crate) use load::clip;
 pub use load::{Kind, LoadProblem, Loadable, Loaded, MAX_FILE_BYTES};
 pub use mesh_config::dns_refresh_rate_in;
@@ -42,6 +46,12 @@ pub enum Resource {
     ServiceEntry(ServiceEntry),
     /// Says how to connect to one of them.
     DestinationRule(DestinationRule),
+    /// Accepts them on an egress gateway.
+    Gateway(Gateway),
+    /// Leads them through it.
+    VirtualService(VirtualService),
+    /// Says how to connect to the gateway.
+    SubsetRule(SubsetRule),
 }
 
 /// `networking.istio.io/v1` `ServiceEntry`, the fields that the tool writes.
@@ -114,6 +124,9 @@ pub struct Metadata {
 pub struct ServiceEntrySpec {
     /// The names.
     pub hosts: Vec<String>,
+    /// The addresses that clients connect to, where no name tells them apart.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub addresses: Vec<String>,
     /// Always `MESH_EXTERNAL`.
     pub location: String,
     /// How the addresses are found.
@@ -241,6 +254,9 @@ impl Resource {
         let (kind, metadata) = match self {
             Self::ServiceEntry(entry) => ("ServiceEntry", &entry.metadata),
             Self::DestinationRule(rule) => ("DestinationRule", &rule.metadata),
+            Self::SubsetRule(rule) => ("DestinationRule", &rule.metadata),
+            Self::Gateway(gateway) => ("Gateway", &gateway.metadata),
+            Self::VirtualService(service) => ("VirtualService", &service.metadata),
         };
         (kind, metadata.namespace.as_deref(), &metadata.name)
     }

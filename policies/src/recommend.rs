@@ -14,7 +14,7 @@ pub(crate) mod seconds;
 mod settings;
 
 pub(crate) use explain::decimal;
-pub use settings::{Protocol, Settings};
+pub use settings::{Protocol, Settings, WantedPort};
 
 use crate::{
     Classification, ClusterType, EnvoyInUse, Host, Observation, Platform, ProxyKind, Reason, Resolution,
@@ -74,6 +74,9 @@ pub struct Recommendation {
     pub costs: Vec<Cost>,
     /// A third way, where there is one.
     pub alternative: Option<Alternative>,
+    /// The addresses of a small pool, sorted: what clients connect to.
+    #[serde(default)]
+    pub addresses: Vec<IpAddr>,
     /// Why, most important first.
     pub reasons: Vec<Reason>,
     /// What to look out for, most important first.
@@ -124,7 +127,7 @@ pub struct OutlierAdvice {
     pub interval_s: u64,
     /// Shortest ejection, seconds.
     pub base_ejection_time_s: u64,
-    /// Share of the members that may be ejected: all but one.
+    /// Share of the members that may be ejected: half of them, unless the user says otherwise.
     pub max_ejection_percent: u32,
     /// Share of healthy members below which ejections are ignored; 0 switches that off.
     pub min_health_percent: u32,
@@ -227,6 +230,11 @@ pub fn recommend(observed: &Observed<'_>, platform: &Platform, settings: &Settin
         refresh: None,
         costs: Vec::new(),
         alternative: None,
+        addresses: facts
+            .as_ref()
+            .filter(|facts| facts.is_small_pool())
+            .map(|facts| facts.union.clone())
+            .unwrap_or_default(),
         reasons: Vec::new(),
         caveats: Vec::new(),
         checks: Vec::new(),

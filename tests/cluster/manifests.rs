@@ -61,8 +61,9 @@ fn generated_is_accepted(plane: &ControlPlane) -> anyhow::Result<()> {
         &["--protocol", "tls-origination"],
         &["--protocol", "tcp", "--port", "5432"],
     ];
-    let wishes: [&[&str]; 4] = [
+    let wishes: [&[&str]; 5] = [
         &[],
+        &["--proxy", "gateway"],
         &["--group", "--export-to", "."],
         &["--failover-target", "2m", "--longest-stream", "1m"],
         &["--proxy", "ambient"],

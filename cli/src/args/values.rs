@@ -4,9 +4,11 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
+use clap::ValueEnum;
 use ipnet::IpNet;
 use policies::{Platform, Version, VersionError};
 
+use super::Protocol;
 use crate::hint::refusal;
 
 /// `90s`, `5m`, `1h30m`, `250ms`; a bare number is refused because its unit would be a guess.
@@ -71,6 +73,31 @@ pub(super) fn resource_name(text: &str) -> Result<String, String> {
 /// A namespace, or `.` for the entry's own, `*` for all, `~` for none.
 pub(super) fn export_to(text: &str) -> Result<String, String> {
     if matches!(text, "." | "*" | "~") { Ok(text.to_owned()) } else { resource_name(text) }
+}
+
+/// An egress gateway: `istio-system/istio-egressgateway`.
+pub(super) fn gateway(text: &str) -> Result<String, String> {
+    match text.split_once('/') {
+        Some((namespace, name)) => resource_name(namespace).and(resource_name(name)).map(|_| text.to_owned()),
+        None => Err(format!("`{}` is not a gateway: write NAMESPACE/NAME", text.escape_default())),
+    }
+}
+
+/// `443`, or `8443/HTTPS` with Istio's name of the protocol in any case.
+pub(super) fn port(text: &str) -> Result<(u16, Option<Protocol>), String> {
+    let (number, protocol) = text.split_once('/').map_or((text, None), |(number, word)| (number, Some(word)));
+    let number = number.parse().ok().filter(|number| *number > 0).ok_or_else(|| {
+        format!("`{}` is not a port: write 1 to 65535, such as 443 or 8443/HTTPS", number.escape_default())
+    })?;
+    let protocol = protocol.map(|word| {
+        Protocol::from_str(&word.replace('_', "-"), true).map_err(|_| {
+            let known: Vec<_> =
+                Protocol::value_variants().iter().filter_map(Protocol::to_possible_value).collect();
+            let known: Vec<&str> = known.iter().map(clap::builder::PossibleValue::get_name).collect();
+            format!("`{}` is not a protocol: write one of {}", word.escape_default(), known.join(", "))
+        })
+    });
+    Ok((number, protocol.transpose()?))
 }
 
 /// An admin port: `127.0.0.1:15000`, or an address alone for Istio's port.
@@ -145,6 +172,19 @@ mod tests {
             assert!(error.contains("nearest") && error.ends_with(nearest), "{error}");
         }
         assert!(known_istio("new").unwrap_err().contains("major.minor"));
+    }
+
+    #[test]
+    fn ports_carry_their_protocol_in_any_case() {
+        assert_eq!(port("443"), Ok((443, None)));
+        assert_eq!(port("8443/HTTPS"), Ok((8443, Some(Protocol::Https))));
+        assert_eq!(port("27017/mongo"), Ok((27017, Some(Protocol::Mongo))));
+        assert_eq!(port("80/Tls_Origination"), Ok((80, Some(Protocol::TlsOrigination))));
+        for (text, said) in
+            [("0", "1 to 65535"), ("70000/TLS", "1 to 65535"), ("443/QUIC", "one of tls, https")]
+        {
+            assert!(port(text).unwrap_err().contains(said), "{text}");
+        }
     }
 
     #[test]

@@ -92,7 +92,7 @@ impl Mesh {
             ));
         }
         platform.dns_refresh_rate = platform.dns_refresh_rate.or(self.dns_refresh_rate);
-        if self.ambient && flags.proxy != Proxy::Ambient {
+        if self.ambient && flags.proxy != Some(Proxy::Ambient) {
             console.note(
                 "a ztunnel runs here: the advice is for sidecars and gateways, `--proxy ambient` is for it",
             );

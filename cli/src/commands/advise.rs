@@ -1,12 +1,14 @@
 //! From observations to a report: classify and recommend for every name, and say which names have no answer.
 //! `classify`, `generate` and the demo call it with what `measure` brought.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context;
 use jiff::Timestamp;
 use policies::policy::Policy;
+use policies::recommend::WantedPort;
 use policies::{Family, LookupFamily, Observed, Platform, Protocol, ProxyKind, Settings, recommend};
 
 use crate::args::{self, AdviceArgs, ManifestArgs, PlatformArgs};
@@ -30,17 +32,20 @@ impl Advisor {
     /// # Errors
     /// When a flag is missing that another one needs.
     pub fn new(policy: Policy, advice: &AdviceArgs, manifest: Option<&ManifestArgs>) -> anyhow::Result<Self> {
-        let protocol = protocol(advice.protocol);
-        let port = advice
-            .port
-            .or(protocol.default_port())
-            .context("`--protocol tcp` has no customary port; name it with `--port`")?;
+        let mut wanted = ports(advice)?.into_iter();
+        let first = wanted.next().context("no port is named; write `--port`")?;
         let settings = Settings {
             namespace: manifest.and_then(|manifest| manifest.namespace.clone()),
             export_to: manifest.map(|manifest| manifest.export_to.clone()).unwrap_or_default(),
             name: manifest.and_then(|manifest| manifest.name.clone()),
-            protocol,
-            port,
+            gateway: manifest
+                .filter(|_| advice.platform.proxy == Some(args::Proxy::Gateway))
+                .map(|manifest| manifest.gateway.clone()),
+            max_ejection_percent: manifest.and_then(|manifest| manifest.max_ejection_percent),
+            protocol: first.protocol,
+            port: first.number,
+            spelling: first.spelling,
+            more_ports: wanted.collect(),
             failover_target: advice.platform.failover_target.map(whole_seconds),
             longest_stream: advice.platform.longest_stream.map(whole_seconds),
         };
@@ -146,9 +151,9 @@ pub(crate) fn platform(advice: &PlatformArgs) -> Platform {
         istio_version: advice.istio_version,
         envoy_version: advice.envoy_version,
         proxy_kind: match advice.proxy {
-            args::Proxy::Sidecar => ProxyKind::Sidecar,
-            args::Proxy::Gateway => ProxyKind::Gateway,
-            args::Proxy::Ambient => ProxyKind::Ambient,
+            Some(args::Proxy::Sidecar) => ProxyKind::Sidecar,
+            Some(args::Proxy::Gateway) | None => ProxyKind::Gateway,
+            Some(args::Proxy::Ambient) => ProxyKind::Ambient,
         },
         lookup_family: match advice.lookup_family {
             args::Family::V4 => LookupFamily::V4Only,
@@ -160,13 +165,47 @@ pub(crate) fn platform(advice: &PlatformArgs) -> Platform {
     }
 }
 
-fn protocol(protocol: args::Protocol) -> Protocol {
+/// The ports that the flags name, or the customary one of the protocol.
+fn ports(advice: &AdviceArgs) -> anyhow::Result<Vec<WantedPort>> {
+    let wanted = |number: Option<u16>, word: args::Protocol| {
+        let (protocol, spelling, customary) = protocol(word);
+        let number = number.or(customary).or(protocol.default_port());
+        let spelling = spelling.map(str::to_owned);
+        number.map(|number| WantedPort { number, protocol, spelling })
+    };
+    if advice.port.is_empty() {
+        let port = wanted(None, advice.protocol);
+        return Ok(vec![port.context("`--protocol tcp` has no customary port; name it with `--port`")?]);
+    }
+    let ports: Vec<WantedPort> = advice
+        .port
+        .iter()
+        .filter_map(|(number, word)| wanted(Some(*number), word.unwrap_or(advice.protocol)))
+        .collect();
+    let originates = ports.iter().any(|port| port.protocol == Protocol::TlsOrigination);
+    if originates && ports.len() > 1 {
+        anyhow::bail!("tls-origination starts TLS for every port of the name; write it by itself");
+    }
+    let numbers: BTreeSet<u16> = ports.iter().map(|port| port.number).collect();
+    if numbers.len() < ports.len() {
+        anyhow::bail!("`--port` names a port twice; an entry has one protocol a port");
+    }
+    Ok(ports)
+}
+
+/// What it is to the proxy, Istio's name where it says more, and a port of its own.
+fn protocol(protocol: args::Protocol) -> (Protocol, Option<&'static str>, Option<u16>) {
     match protocol {
-        args::Protocol::Tls => Protocol::Tls,
-        args::Protocol::Https => Protocol::Https,
-        args::Protocol::Tcp => Protocol::Tcp,
-        args::Protocol::Http => Protocol::Http,
-        args::Protocol::TlsOrigination => Protocol::TlsOrigination,
+        args::Protocol::Tls => (Protocol::Tls, None, None),
+        args::Protocol::Https => (Protocol::Https, None, None),
+        args::Protocol::Tcp => (Protocol::Tcp, None, None),
+        args::Protocol::Http => (Protocol::Http, None, None),
+        args::Protocol::TlsOrigination => (Protocol::TlsOrigination, None, None),
+        args::Protocol::Http2 => (Protocol::Http, Some("HTTP2"), None),
+        args::Protocol::Grpc => (Protocol::Http, Some("GRPC"), None),
+        args::Protocol::Mongo => (Protocol::Tcp, Some("MONGO"), Some(27017)),
+        args::Protocol::Mysql => (Protocol::Tcp, Some("MYSQL"), Some(3306)),
+        args::Protocol::Redis => (Protocol::Tcp, Some("REDIS"), Some(6379)),
     }
 }
 

@@ -1,11 +1,16 @@
 //! `generate`: names in, their `ServiceEntries` and `DestinationRules` out. A name that nothing can be advised for gets no
 //! manifest but a problem that says why.
 
-use jiff::Timestamp;
-use policies::manifest::{manifests_for, render as yaml};
-use policies::recommend::Recommendation;
+use std::collections::BTreeMap;
 
-use crate::args::GenerateArgs;
+use jiff::Timestamp;
+use policies::audit::{Context, Known, audit};
+use policies::finding::Severity;
+use policies::manifest::{Comments, Loaded, manifests_for, reduce, render as yaml, warnings};
+use policies::recommend::Recommendation;
+use policies::{Host, Platform};
+
+use crate::args::{CommentsWord, GenerateArgs};
 use crate::cluster::{Applied, Change, Cluster};
 use crate::commands::advise::{Advisor, policy};
 use crate::commands::measure;
@@ -28,7 +33,17 @@ pub async fn run(args: &GenerateArgs, console: &mut Console) -> anyhow::Result<E
     if args.apply.apply {
         apply(args, &mut report, console).await?;
     } else {
-        console.data(&manifests(&report, args.manifest.group)?)?;
+        let comments = match args.manifest.comments {
+            CommentsWord::Full => Comments::Full,
+            CommentsWord::Short => Comments::Short,
+            CommentsWord::None => Comments::None,
+        };
+        let text = manifests(&report, args.manifest.group, comments)?;
+        if !text.is_empty() {
+            console.note(&format!("{}, window {}", report.generated_at.strftime("%F"), report.inputs.window));
+        }
+        tell(&report, &text, &advisor.platform, console);
+        console.data(&text)?;
     }
     render::problems(&report, console);
     Ok(report.exit())
@@ -60,17 +75,49 @@ fn advice(report: &Report) -> Vec<Recommendation> {
     report.body.hosts().iter().map(|host| host.recommendation.clone()).collect()
 }
 
-/// The manifests of a report as YAML, with the tool, the date and the window on top; nothing where none is advised.
+/// What the manifests cannot give, and what the audit finds in them: it is the same audit that will read them later.
+fn tell(report: &Report, text: &str, platform: &Platform, console: &Console) {
+    for advice in
+        report.hosts.iter().map(|host| &host.recommendation).filter(|advice| advice.resolution.is_some())
+    {
+        for warning in warnings(advice) {
+            console.note(&format!("{}: {warning}", advice.host));
+        }
+    }
+    let known = report.hosts.iter().filter_map(|host| {
+        let [a, aaaa] = host.families.first_chunk::<2>()?;
+        let [a, aaaa] = [a, aaaa].map(|family| (family.observation.clone(), family.classification.clone()));
+        Some((host.host.clone(), Known { a, aaaa: Some(aaaa) }))
+    });
+    let known: BTreeMap<Host, Known> = known.collect();
+    let mut loaded = Loaded::default();
+    loaded.add("manifests", text.as_bytes());
+    let context = Context { platform: platform.clone(), ..Context::default() };
+    for finding in audit(&loaded, &known, &context, None).findings {
+        if finding.severity > Severity::Info {
+            console.note(&format!(
+                "{} {}: {}; {}",
+                finding.code, finding.at.name, finding.message, finding.hint
+            ));
+        }
+    }
+}
+
+/// The manifests of a report as YAML, with the tool on top; nothing where none is advised. The same behaviour gives the
+/// same text, whatever the day and the window.
 ///
 /// # Errors
 /// When a value cannot be written as YAML.
-pub fn manifests(report: &Report, group: bool) -> anyhow::Result<String> {
-    let manifests = manifests_for(&advice(report), group);
+pub fn manifests(report: &Report, group: bool, comments: Comments) -> anyhow::Result<String> {
+    let mut manifests = manifests_for(&advice(report), group);
     if manifests.is_empty() {
         return Ok(String::new());
     }
-    let date = report.generated_at.strftime("%F");
-    let header = format!("egress-audit {}, {date}, window {}", report.tool_version, report.inputs.window);
+    reduce(&mut manifests, comments);
+    let header = match comments {
+        Comments::None => String::new(),
+        _ => format!("egress-audit {}", report.tool_version),
+    };
     Ok(yaml(&manifests, &header)?)
 }
 

@@ -101,7 +101,10 @@ pub async fn run(args: &MeasureArgs, policy: &Policy, console: &mut Console) -> 
     if let Some(store) = &args.from_store {
         return stored(store).await;
     }
-    let (mut hosts, mut problems) = input::hosts(&args.names, &args.file);
+    let (mut hosts, mut problems, notes) = input::hosts(&args.names, &args.file);
+    for note in &notes {
+        console.note(note);
+    }
     let mut declared = Declared::default();
     if args.cluster {
         declared = Declared::read(args, console).await?;

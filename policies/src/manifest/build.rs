@@ -10,7 +10,7 @@ use super::{
     ServicePort, TcpSettings, TrafficPolicy, resource_name,
 };
 use crate::recommend::TrafficAdvice;
-use crate::{Protocol, Recommendation, Resolution, ResolutionClass, Settings};
+use crate::{Citation, Protocol, Reason, Recommendation, Resolution, ResolutionClass, Settings, Trait};
 
 /// The manifests of all names that something can be advised for, in the order of the names. With `group`, one
 /// `ServiceEntry` carries all names of one class and the same settings; TCP entries stay apart, since Envoy cannot
@@ -23,7 +23,7 @@ pub fn manifests_for(advice: &[Recommendation], group: bool) -> Vec<Manifest> {
     let mut groups: Vec<Vec<usize>> = Vec::new();
     let mut by_key: BTreeMap<(ResolutionClass, Resolution, &Settings), usize> = BTreeMap::new();
     for (index, (advice, resolution, _)) in advised.iter().enumerate() {
-        if !group || advice.settings.protocol == Protocol::Tcp {
+        if !group || advice.settings.has_tcp() {
             groups.push(vec![index]);
             continue;
         }
@@ -44,11 +44,13 @@ pub fn manifests_for(advice: &[Recommendation], group: bool) -> Vec<Manifest> {
         };
         let hosts: Vec<&Recommendation> = members.iter().map(|(advice, ..)| *advice).collect();
         manifests.push(service_entry(name, &hosts, resolution));
-        manifests.extend(
-            members
-                .iter()
-                .map(|(advice, _, traffic)| destination_rule(own_name(advice, alone), advice, traffic)),
-        );
+        for (advice, _, traffic) in &members {
+            let name = own_name(advice, alone);
+            manifests.push(destination_rule(name.clone(), advice, traffic));
+            if let Some(gateway) = &advice.settings.gateway {
+                manifests.extend(super::egress::way_out(&name, advice, gateway));
+            }
+        }
     }
     manifests
 }
@@ -80,9 +82,13 @@ fn service_entry(name: String, members: &[&Recommendation], resolution: Resoluti
         hosts: members.iter().map(|advice| advice.host.to_string()).collect(),
         location: "MESH_EXTERNAL".to_owned(),
         resolution,
-        ports: vec![port(settings)],
+        ports: ports(settings),
         endpoints: Vec::new(),
-        export_to: settings.export_to.clone(),
+        export_to: export_to(settings),
+        addresses: match (settings.has_tcp(), members) {
+            (true, [advice]) => advice.addresses.iter().map(ToString::to_string).collect(),
+            _ => Vec::new(),
+        },
     };
     Manifest {
         comment: members.iter().flat_map(|advice| summary(advice, members.len() == 1)).collect(),
@@ -95,29 +101,106 @@ fn service_entry(name: String, members: &[&Recommendation], resolution: Resoluti
     }
 }
 
-/// Name and class, and the reasons with their evidence; in a group the first reason has to do. Caveats are for the
-/// report: they speak of more than the file.
+/// Who sees the entry and its routes: the gateway has to, wherever it is.
+pub(super) fn export_to(settings: &Settings) -> Vec<String> {
+    let mut listed = settings.export_to.clone();
+    let home = settings.gateway.as_deref().and_then(|gateway| gateway.split_once('/'));
+    if let Some((namespace, _)) = home
+        && !listed.is_empty()
+        && !listed.iter().any(|known| known == "*" || known == namespace)
+    {
+        listed.push(namespace.to_owned());
+    }
+    listed
+}
+
+/// Name and class, and the reasons with their evidence; in a group the first reason has to do. What moves from one
+/// window to the next, as the figures of a rotating pool do, is left to the report, so that the same behaviour gives the
+/// same file. What cannot be kept and what threatens the entry is said here too.
 fn summary(advice: &Recommendation, alone: bool) -> Vec<String> {
-    let mut lines = vec![format!(
-        "{}: {:?}, confidence {:.2}; for Envoy {}",
-        advice.host, advice.class, advice.confidence, advice.envoy.version
-    )];
-    for reason in advice.reasons.iter().take(if alone { usize::MAX } else { 1 }) {
+    let mut lines = vec![format!("{}: {:?}; for Envoy {}", advice.host, advice.class, advice.envoy.version)];
+    lines.extend(warnings(advice).into_iter().map(|warning| format!("- {warning}")));
+    if advice.class == ResolutionClass::RotatingPool {
+        lines.push(
+            "- the pool rotates: an address that is missing was not withdrawn, and no list is to be kept"
+                .to_owned(),
+        );
+    }
+    let moves = |reason: &&Reason| {
+        advice.class == ResolutionClass::RotatingPool && reason.evidence.contains(&Citation::Window)
+    };
+    let reasons = advice.reasons.iter().filter(|reason| !moves(reason));
+    for reason in reasons.take(if alone { usize::MAX } else { 1 }) {
         let evidence: Vec<String> = reason.evidence.iter().map(ToString::to_string).collect();
         lines.push(format!("- {} [{}]", reason.text, evidence.join("; ")));
     }
     lines
 }
 
-fn port(settings: &Settings) -> ServicePort {
-    let (name, protocol, target_port) = match settings.protocol {
-        Protocol::Tls => ("tls", "TLS", None),
-        Protocol::Https => ("https", "HTTPS", None),
-        Protocol::Tcp => ("tcp", "TCP", None),
-        Protocol::Http => ("http", "HTTP", None),
-        Protocol::TlsOrigination => ("http", "HTTP", Some(443)),
+/// What the manifests cannot give, or what was seen that the user should know of: for the file and for stderr.
+#[must_use]
+pub fn warnings(advice: &Recommendation) -> Vec<String> {
+    let mut said = Vec::new();
+    let target = advice.settings.failover_target.map(|target| target.as_secs());
+    let worst = advice.costs.first().map(|cost| cost.worst_failover_s);
+    match (target, worst) {
+        (Some(target), Some(None)) => {
+            said.push(format!("the fail-over target of {target} s cannot be kept: nothing bounds how long a connection lasts"));
+        }
+        (Some(target), Some(Some(worst))) if worst > target => {
+            said.push(format!(
+                "the fail-over target of {target} s cannot be kept: the worst case is {worst} s"
+            ));
+        }
+        _ => {}
+    }
+    for seen in &advice.traits {
+        match seen {
+            Trait::EmptyAnswers => said.push(
+                "NXDOMAIN or an empty answer came between good ones: under `resolution: DNS` each empties the cluster".to_owned(),
+            ),
+            Trait::Sinkhole => {
+                said.push("one resolver answers with an address that leads nowhere".to_owned());
+            }
+            _ => {}
+        }
+    }
+    if advice.settings.has_tcp() && advice.addresses.is_empty() {
+        said.push(
+            "no addresses are listed, since they change: DNS capture with address allocation has to tell this TCP port from \
+             others"
+                .to_owned(),
+        );
+    }
+    if !advice.settings.more_ports.is_empty() && advice.settings.gateway.is_some() {
+        said.push(format!("port {} alone is led through the gateway", advice.settings.port));
+    }
+    if advice.settings.protocol == Protocol::Tcp && advice.settings.gateway.is_some() {
+        said.push("TCP is not led through the gateway: no name tells its connections apart there".to_owned());
+    }
+    said
+}
+
+/// The ports of the entry: the first one by its protocol's name, further ones with their number.
+fn ports(settings: &Settings) -> Vec<ServicePort> {
+    let first = port(settings.port, settings.protocol, settings.spelling.as_deref());
+    let more = settings.more_ports.iter().map(|wanted| {
+        let port = port(wanted.number, wanted.protocol, wanted.spelling.as_deref());
+        ServicePort { name: format!("{}-{}", port.name, port.number), ..port }
+    });
+    std::iter::once(first).chain(more).collect()
+}
+
+fn port(number: u16, protocol: Protocol, spelling: Option<&str>) -> ServicePort {
+    let (usual, target_port) = match protocol {
+        Protocol::Tls => ("TLS", None),
+        Protocol::Https => ("HTTPS", None),
+        Protocol::Tcp => ("TCP", None),
+        Protocol::Http => ("HTTP", None),
+        Protocol::TlsOrigination => ("HTTP", Some(443)),
     };
-    ServicePort { number: settings.port, name: name.to_owned(), protocol: protocol.to_owned(), target_port }
+    let protocol = spelling.unwrap_or(usual).to_owned();
+    ServicePort { number, name: protocol.to_ascii_lowercase(), protocol, target_port }
 }
 
 fn destination_rule(name: String, advice: &Recommendation, traffic: &TrafficAdvice) -> Manifest {

@@ -55,9 +55,16 @@ fn outlier_detection(facts: &Facts, resolution: Resolution, settings: &Settings)
         consecutive_gateway_errors: settings.protocol.is_http().then_some(5),
         interval_s: 5,
         base_ejection_time_s: 30,
-        max_ejection_percent: max_ejection_percent(facts.members),
+        max_ejection_percent: settings.max_ejection_percent.unwrap_or_else(|| half_percent(facts.members)),
         min_health_percent: 0,
     })
+}
+
+/// The smallest percentage that lets half of the addresses be ejected, and one at least: with more, a fault of the
+/// partner as a whole leaves too few for the load.
+fn half_percent(members: usize) -> u32 {
+    let half = (members / 2).max(1);
+    u32::try_from((100 * half).div_ceil(members.max(1))).unwrap_or(50).min(max_ejection_percent(members))
 }
 
 /// `maxConnectionDuration` and `idleTimeout` in seconds, where a fail-over target is given and connections would

@@ -45,6 +45,26 @@ impl Protocol {
     }
 }
 
+/// One more port of an entry.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct WantedPort {
+    /// What the application connects to.
+    pub number: u16,
+    /// What it speaks there.
+    pub protocol: Protocol,
+    /// Istio's name of it, where it says more.
+    pub spelling: Option<String>,
+}
+
+impl Settings {
+    /// One of the ports is passed on as bytes without a name.
+    #[must_use]
+    pub fn has_tcp(&self) -> bool {
+        self.protocol == Protocol::Tcp || self.more_ports.iter().any(|port| port.protocol == Protocol::Tcp)
+    }
+}
+
 /// What the user wants.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -55,10 +75,18 @@ pub struct Settings {
     pub export_to: Vec<String>,
     /// Name of the manifests; absent derives it from the host.
     pub name: Option<String>,
+    /// The egress gateway to lead through, as `namespace/name`; absent writes no routes.
+    pub gateway: Option<String>,
+    /// `maxEjectionPercent`; absent allows at most half of the addresses.
+    pub max_ejection_percent: Option<u32>,
     /// What the application speaks.
     pub protocol: Protocol,
     /// The port that the application connects to.
     pub port: u16,
+    /// Istio's name of the protocol, where it says more than `protocol`: `MONGO`, `GRPC`, ...
+    pub spelling: Option<String>,
+    /// Further ports of the entry.
+    pub more_ports: Vec<WantedPort>,
     /// How soon after a change in DNS the old address must be out of use.
     #[serde(rename = "failover_target_s", with = "super::seconds")]
     #[schemars(with = "Option<u64>")]
@@ -75,8 +103,12 @@ impl Default for Settings {
             namespace: None,
             export_to: Vec::new(),
             name: None,
+            gateway: None,
+            max_ejection_percent: None,
             protocol: Protocol::Tls,
             port: 443,
+            spelling: None,
+            more_ports: Vec::new(),
             failover_target: None,
             longest_stream: None,
         }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use policies::manifest::{Resource, is_resource_name, manifests_for, parse, render};
+use policies::recommend::WantedPort;
 use policies::{
     ClusterType, Family, Host, LookupFamily, Observed, Platform, Protocol, ProxyKind, Recommendation,
     Resolution, ResolutionClass, Settings, Trait, recommend,
@@ -86,6 +87,43 @@ fn nothing_is_advised_without_evidence_and_the_remedy_is_named() {
         assert!(advice.remedy.is_some() && !advice.reasons.is_empty());
         assert!(manifests_for(&[advice], false).is_empty());
     }
+}
+
+#[test]
+fn yaml_of_the_whole_way_out() {
+    let through = Settings {
+        gateway: Some("istio-system/istio-egressgateway".to_owned()),
+        namespace: Some("egress".to_owned()),
+        ..settings(Protocol::Tls)
+    };
+    let manifests = manifests_for(&[two_ips().advice(HOST, &envoy("1.39.3"), &through)], false);
+    let text = render(&manifests, "header").unwrap();
+    let written: Vec<Resource> = manifests.into_iter().map(|manifest| manifest.resource).collect();
+    assert_eq!(parse(&text).unwrap(), written, "reads back equal");
+    insta::assert_snapshot!(text);
+}
+
+#[test]
+fn several_ports_stand_in_one_entry_under_istio_s_names() {
+    let more = |number, protocol, spelling: Option<&str>| WantedPort {
+        number,
+        protocol,
+        spelling: spelling.map(str::to_owned),
+    };
+    let wanted = Settings {
+        more_ports: vec![more(8443, Protocol::Https, None), more(27017, Protocol::Tcp, Some("MONGO"))],
+        ..settings(Protocol::Tls)
+    };
+    let manifests = manifests_for(&[two_ips().advice(HOST, &envoy("1.39.3"), &wanted)], false);
+    let Resource::ServiceEntry(entry) = &manifests[0].resource else { panic!("{manifests:?}") };
+    let ports: Vec<_> = entry
+        .spec
+        .ports
+        .iter()
+        .map(|port| (port.number, port.name.as_str(), port.protocol.as_str()))
+        .collect();
+    assert_eq!(ports, [(443, "tls", "TLS"), (8443, "https-8443", "HTTPS"), (27017, "mongo-27017", "MONGO")]);
+    assert_eq!(entry.spec.addresses.len(), 2, "what tells its TCP port apart");
 }
 
 #[test]
@@ -205,7 +243,7 @@ fn families_are_those_that_the_proxy_asks_for() {
     assert!(says(&only_v6, "only AAAA records exist") && only_v6.remedy.unwrap().contains("dual stack"));
     assert_eq!(advise(&none, &a, LookupFamily::V6Only).resolution, Some(Resolution::Dns));
     let both = advise(&a, &a, LookupFamily::All);
-    assert_eq!(both.traffic.unwrap().outlier_detection.unwrap().max_ejection_percent, 75, "2 + 2 members");
+    assert_eq!(both.traffic.unwrap().outlier_detection.unwrap().max_ejection_percent, 50, "half of 2 + 2");
     assert_eq!(both.costs[0].dns_queries_per_hour, 240.0);
     assert_eq!(
         advise(&a, &pool(), LookupFamily::V4Only).resolution,

@@ -39,6 +39,6 @@ pub(super) async fn run(console: &mut Console) -> anyhow::Result<Exit> {
             .report("lab demo", measured, Timestamp::now());
     render::report(&report, Format::Table, console)?;
     console.data("\n")?;
-    console.data(&manifests(&report, false)?)?;
+    console.data(&manifests(&report, false, policies::manifest::Comments::Full)?)?;
     Ok(Exit::Clean)
 }
