@@ -187,9 +187,6 @@ pub struct SubsetRuleSpec {
     pub host: String,
     /// The subsets.
     pub subsets: Vec<Subset>,
-    /// Namespaces that see the rule.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub export_to: Vec<String>,
 }
 
 /// One of `DestinationRule.spec.subsets`.
@@ -220,10 +217,11 @@ pub struct PortPolicy {
     pub tls: TlsMode,
 }
 
-/// The Service of a gateway that is written as `namespace/name`.
-fn service(gateway: &str) -> (String, String) {
+/// The namespace of a gateway that is written as `namespace/name`, its Service and the label of its pods.
+fn service(gateway: &str) -> (String, String, String) {
     let (namespace, name) = gateway.split_once('/').unwrap_or(("istio-system", gateway));
-    (format!("{name}.{namespace}.svc.cluster.local"), name.strip_prefix("istio-").unwrap_or(name).to_owned())
+    let label = name.strip_prefix("istio-").unwrap_or(name);
+    (namespace.to_owned(), format!("{name}.{namespace}.svc.cluster.local"), label.to_owned())
 }
 
 /// The three resources of one name, `name` for each; none for TCP, where no name tells connections apart at the gateway.
@@ -234,7 +232,7 @@ pub(super) fn way_out(name: &str, advice: &Recommendation, gateway: &str) -> Vec
     }
     let http = settings.protocol.is_http();
     let host = advice.host.to_string();
-    let (service, label) = service(gateway);
+    let (home, service, label) = service(gateway);
     let subset = super::resource_name(&advice.host);
     let metadata = Metadata { name: name.to_owned(), namespace: settings.namespace.clone() };
     let tls = |sni: Option<String>| TlsMode { mode: "ISTIO_MUTUAL".to_owned(), sni };
@@ -290,7 +288,7 @@ pub(super) fn way_out(name: &str, advice: &Recommendation, gateway: &str) -> Vec
             Resource::VirtualService(VirtualService {
                 api_version: ApiVersion::V1,
                 kind: VirtualServiceKind::VirtualService,
-                metadata: metadata.clone(),
+                metadata,
                 spec: routes,
             }),
         ),
@@ -299,8 +297,12 @@ pub(super) fn way_out(name: &str, advice: &Recommendation, gateway: &str) -> Vec
             Resource::SubsetRule(SubsetRule {
                 api_version: ApiVersion::V1,
                 kind: DestinationRuleKind::DestinationRule,
-                metadata: Metadata { name: format!("{name}-gateway"), ..metadata },
-                spec: SubsetRuleSpec { host: service, subsets, export_to: settings.export_to.clone() },
+                // Clients of every namespace look for rules about a Service beside it.
+                metadata: Metadata {
+                    name: super::name::joined("gateway", &advice.host),
+                    namespace: Some(home),
+                },
+                spec: SubsetRuleSpec { host: service, subsets },
             }),
         ),
     ]

@@ -80,10 +80,16 @@ fn why_these_settings(advice: &Recommendation, facts: &Facts, resolution: Resolu
     match traffic.outlier_detection {
         Some(outlier) => reasons.push(Reason::new(
             format!(
-                "at least {} addresses are listed at a time: up to {} % may be ejected, which leaves one (the \
+                "at least {} addresses are listed at a time: up to {} % may be ejected, which leaves {} (the \
                  default of 10 % ejects none of fewer than 10); connectTimeout {} s so that three failures take \
                  seconds, not half a minute",
-                outlier.members, outlier.max_ejection_percent, traffic.connect_timeout_s
+                outlier.members,
+                outlier.max_ejection_percent,
+                match outlier.members - outlier.members * outlier.max_ejection_percent as usize / 100 {
+                    1 => "one".to_owned(),
+                    left => left.to_string(),
+                },
+                traffic.connect_timeout_s
             ),
             &[OUTLIER_PROTO, Citation::thread("https://github.com/envoyproxy/gateway/issues/8140"), Citation::lab("dead-ip")],
         )),
