@@ -49,7 +49,7 @@ impl Names {
     /// Reads everything.
     pub(super) fn read(&mut self) -> Wanted {
         self.seen = self.look();
-        let (hosts, problems) = input::hosts(&self.typed, &self.files);
+        let (hosts, problems, _) = input::hosts(&self.typed, &self.files);
         let mut wanted = Wanted { problems, ..Wanted::default() };
         for host in hosts {
             wanted.declared.insert(host.clone(), Vec::new());
