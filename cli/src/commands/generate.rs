@@ -77,14 +77,18 @@ fn advice(report: &Report) -> Vec<Recommendation> {
 
 /// What the manifests cannot give, and what the audit finds in them: it is the same audit that will read them later.
 fn tell(report: &Report, text: &str, platform: &Platform, console: &Console) {
-    for advice in
-        report.hosts.iter().map(|host| &host.recommendation).filter(|advice| advice.resolution.is_some())
+    for advice in report
+        .body
+        .hosts()
+        .iter()
+        .map(|host| &host.recommendation)
+        .filter(|advice| advice.resolution.is_some())
     {
         for warning in warnings(advice) {
             console.note(&format!("{}: {warning}", advice.host));
         }
     }
-    let known = report.hosts.iter().filter_map(|host| {
+    let known = report.body.hosts().iter().filter_map(|host| {
         let [a, aaaa] = host.families.first_chunk::<2>()?;
         let [a, aaaa] = [a, aaaa].map(|family| (family.observation.clone(), family.classification.clone()));
         Some((host.host.clone(), Known { a, aaaa: Some(aaaa) }))
