@@ -3,11 +3,12 @@
 
 use std::time::Duration;
 
+use harness::eventually_async;
 use probes::lab::ingress::l4::{L4, Rules};
 use probes::lab::ingress::load::Target;
 use probes::lab::ingress::{Backend, Load, Pod, PodSpec, Tally};
 use serde_json::Value;
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 
 use crate::{INTER, lost, mixed, plan};
 
@@ -33,24 +34,21 @@ async fn leave(args: &[&str], terminate: bool) -> (Tally, Value, String) {
     }
     let servers: Vec<_> = pods.iter().map(Pod::server).collect();
     let balancer = L4::start(&servers, Rules { inter: INTER, fall: 2, terminate }).unwrap();
-    let until = |wanted: [bool; 2]| {
-        let balancer = &balancer;
-        async move {
-            let deadline = Instant::now() + GRACE;
-            while balancer.healthy() != wanted {
-                assert!(Instant::now() < deadline, "{:?}", balancer.healthy());
-                sleep(Duration::from_millis(10)).await;
-            }
-        }
+    let until = async |wanted: [bool; 2]| {
+        let probe = async || {
+            let healthy = balancer.healthy();
+            if healthy == wanted { Ok(()) } else { Err(format!("{healthy:?}")) }
+        };
+        eventually_async(GRACE, "the balancer's view of the pods", probe).await.unwrap();
     };
     until([true, true]).await;
     let start = Instant::now();
     let load = Load::start(Target::get(balancer.front().to_owned(), start), 40.0, mixed);
-    let deadline = Instant::now() + GRACE;
-    while pods[0].sidecar.status().await.unwrap()["active"]["http"].as_u64() < Some(4) {
-        assert!(Instant::now() < deadline, "no load arrives");
-        sleep(Duration::from_millis(10)).await;
-    }
+    let busy = async || {
+        let active = pods[0].sidecar.status().await.unwrap()["active"]["http"].clone();
+        if active.as_u64() >= Some(4) { Ok(()) } else { Err(active) }
+    };
+    eventually_async(GRACE, "load arrives", busy).await.unwrap();
     let answer = pods[0].delete(GRACE).await.unwrap();
     until([false, true]).await;
     let shots = load.stop().await;

@@ -201,12 +201,10 @@ impl<'a> Mesh<'a> {
     }
 }
 
-/// A name with dots that is not the cluster's own.
+/// A name with two dots or more (`reviews.prod` is Istio's short form of a Service) that is not the cluster's own.
 pub(crate) fn is_external(host: &str) -> bool {
-    let inside =
-        [".local", ".svc", ".global", ".internal.istio.io"].iter().any(|suffix| host.ends_with(suffix));
-    // `reviews.prod` is Istio's short form of a Service.
-    host.trim_end_matches('.').matches('.').count() >= 2 && !inside && !host.contains(".svc.")
+    let own = [".local", ".svc", ".global", ".internal.istio.io"].iter().any(|end| host.ends_with(end));
+    host.trim_end_matches('.').matches('.').count() >= 2 && !own && !host.contains(".svc.")
 }
 
 /// A name without a dot: where a rule or a route names it, it is a Service of the resource's own namespace.
