@@ -20,6 +20,7 @@ mod patch;
 mod platforms;
 mod ports;
 mod reach;
+pub mod refused;
 mod resolutions;
 mod routes;
 mod rule;
@@ -55,6 +56,7 @@ pub const RULES: &[&[Rule]] = &[
     gateways::RULES,
     routes::RULES,
     platforms::RULES,
+    refused::RULES,
 ];
 
 /// What was observed of one host.
@@ -144,6 +146,7 @@ pub fn audit(
             .len(),
         ..Audit::default()
     };
+    refused::merge(&mut all);
     let blind = audit.observed_hosts == 0;
     audit.suppressed =
         suppress::by_annotation(loaded, |rule| wanted(rule) && !(blind && rule.depends_on_dns()), &mut all);

@@ -12,6 +12,7 @@ pub(crate) mod mesh_config;
 mod name;
 pub mod node;
 mod read;
+pub(crate) mod spelled;
 mod yaml;
 
 pub use build::{manifests_for, warnings};

@@ -107,7 +107,7 @@ impl ControlPlane {
 }
 
 /// The folder of the programs; built on demand, which takes minutes the first time and nothing afterwards.
-fn programs() -> anyhow::Result<PathBuf> {
+pub(crate) fn programs() -> anyhow::Result<PathBuf> {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("cluster/build-control-plane");
     let built = Command::new(&script).stderr(std::process::Stdio::inherit()).output()?;
     if !built.status.success() {

@@ -14,6 +14,7 @@ mod lab;
 mod manifests;
 mod objects;
 mod proxies;
+mod refusals;
 mod translation;
 
 use control_plane::ControlPlane;
@@ -23,6 +24,7 @@ type Test = (&'static str, fn(&ControlPlane) -> anyhow::Result<()>);
 
 const TESTS: &[&[Test]] = &[
     manifests::TESTS,
+    refusals::TESTS,
     translation::TESTS,
     flips::TESTS,
     lab::TESTS,

@@ -70,6 +70,18 @@ impl Objects {
         self.send(yaml, How::DryRun)
     }
 
+    /// Whether a create of one object would be taken, as the API server's own defaults have it: unknown fields are dropped.
+    pub(crate) fn creates(&self, document: &Value) -> anyhow::Result<()> {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_lowercase();
+        let (kind, version) = (text(&document["kind"]), text(&document["apiVersion"]));
+        let plural = kind.strip_suffix("ry").map_or_else(|| format!("{kind}s"), |stem| format!("{stem}ries"));
+        let namespace = text(&document["metadata"]["namespace"]);
+        let uri = format!("/apis/{version}/namespaces/{namespace}/{plural}?dryRun=All");
+        let request = hyper::Request::post(uri).header("content-type", "application/json");
+        self.runtime.block_on(self.client.request_text(request.body(document.to_string().into_bytes())?))?;
+        Ok(())
+    }
+
     /// Sets the status, as a kubelet does.
     pub(crate) fn apply_status(&self, yaml: &str) -> anyhow::Result<()> {
         self.send(yaml, How::Status)

@@ -94,9 +94,9 @@ pub(super) const RULES: &[Rule] = &[
     Rule {
         code: "EA206",
         name: "split-flag-missing",
-        severity: Severity::Warning,
+        severity: Severity::Error,
         what: "consecutiveLocalOriginFailures without splitExternalLocalOriginErrors",
-        why: "the count is ignored unless failures are counted apart; a request that its client gives up before Envoy's \
+        why: "Istio refuses it, and Envoy would ignore the count unless failures are counted apart; a request that its client gives up before Envoy's \
               connectTimeout counts nowhere",
         fix: "add `splitExternalLocalOriginErrors: true`",
         source: &[OUTLIER, Citation::thread("https://github.com/istio/istio/issues/32645")],

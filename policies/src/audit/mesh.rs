@@ -1,7 +1,11 @@
 //! The resources as the rules see them: entries with their hosts, ports and advice, rules with the entries that they
 //! are about, who sees what. Built once from [`Loaded`]; every rule reads it.
 
+<<<<<<< HEAD
 use std::borrow::Cow;
+=======
+use std::cell::OnceCell;
+>>>>>>> 14fa452 (audit: what the API server or istiod refuses, held against Istio by a test)
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 mod config;
@@ -12,13 +16,22 @@ pub(crate) use config::{Config, visibility};
 use super::{Context, Known};
 use crate::manifest::node::{Node, Place};
 use crate::manifest::{Kind, Loadable, Loaded};
+<<<<<<< HEAD
 use crate::{
     Host, IstioBehaviour, LookupFamily, Observation, Protocol, Recommendation, Resolution, Settings,
     recommend,
 };
+=======
+use crate::schema::Checked;
+use crate::{Host, LookupFamily, Observation, Protocol, Recommendation, Resolution, Settings, recommend};
+>>>>>>> 14fa452 (audit: what the API server or istiod refuses, held against Istio by a test)
 
 /// Everything that was read, resolved against each other.
 pub(crate) struct Mesh<'a> {
+    /// All that was read, in the order of the files.
+    pub(crate) resources: &'a [Loadable],
+    /// Held against the shapes of their kinds, when the first rule asks.
+    pub(crate) checked: OnceCell<Vec<(&'a Loadable, Checked<'a>)>>,
     pub(crate) entries: Vec<Entry<'a>>,
     pub(crate) rules: Vec<DestRule<'a>>,
     pub(crate) virtual_services: Vec<&'a Loadable>,
@@ -148,6 +161,8 @@ impl<'a> Mesh<'a> {
             }
         }
         Self {
+            resources: &loaded.resources,
+            checked: OnceCell::new(),
             entries,
             rules,
             virtual_services: of(Kind::VirtualService).collect(),

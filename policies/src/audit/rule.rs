@@ -9,7 +9,7 @@ use crate::{Citation, ResolutionClass, Trait};
 /// One row of the table.
 #[derive(Debug)]
 pub struct Rule {
-    /// `EA` and three digits, the first of them the family; never reused.
+    /// `EA` and three digits, the first of them the family, or four, the first two of them; never reused.
     pub code: &'static str,
     /// Short name in kebab case.
     pub name: &'static str,

@@ -89,7 +89,8 @@ struct Ignore<'a> {
 
 pub(super) fn matches(pattern: &str, code: &str) -> bool {
     match pattern.strip_suffix('*') {
-        Some(family) => code.starts_with(family),
+        // `EA1*` is the family of EA101, not that of EA1001.
+        Some(family) => code.starts_with(family) && (family.len() <= 2 || family.len() + 2 >= code.len()),
         None => pattern.eq_ignore_ascii_case(code),
     }
 }

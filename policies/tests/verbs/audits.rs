@@ -120,7 +120,8 @@ fn a_finding_stands_at_its_place_with_all_that_it_needs() {
 #[test]
 fn the_table_is_in_order_and_complete() {
     let codes: Vec<&str> = rules().map(|rule| rule.code).collect();
-    assert!(codes.is_sorted() && codes.iter().collect::<BTreeSet<_>>().len() == codes.len(), "{codes:?}");
+    let by_number = codes.is_sorted_by_key(|code| (code.len(), *code));
+    assert!(by_number && codes.iter().collect::<BTreeSet<_>>().len() == codes.len(), "{codes:?}");
     let names: BTreeSet<&str> = rules().map(|rule| rule.name).collect();
     assert_eq!(names.len(), codes.len());
     for rule in rules() {
