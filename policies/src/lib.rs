@@ -20,11 +20,8 @@ pub mod proxy;
 pub mod recommend;
 pub mod resolution;
 pub mod sample;
-<<<<<<< HEAD
-pub mod watch;
-=======
 pub mod schema;
->>>>>>> 14fa452 (audit: what the API server or istiod refuses, held against Istio by a test)
+pub mod watch;
 
 pub use chain::chain;
 pub use citation::{Citation, Reason};

@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 
 use crate::Test;
 use crate::control_plane::{ControlPlane, programs};
+use crate::manifests::repository;
 
 mod corpus;
 mod mutate;
@@ -25,6 +26,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("the audit and Istio refuse the same documents", the_same_documents),
     ("the judge says what the API server and istiod say", the_judge_is_right),
     ("every function that a refusal names is where it says", functions_are_there),
+    ("every message of istioctl analyze has an answer in the book", messages_are_answered),
 ];
 
 /// Mutations, and the seed of the generator.
@@ -218,5 +220,23 @@ fn functions_are_there(_: &ControlPlane) -> anyhow::Result<()> {
         }
     }
     ensure!(missing.is_empty() && refused::CHECKS.len() > 50, "{missing:#?}");
+    Ok(())
+}
+
+/// The page's tables: a row for each of istioctl's messages, rules that exist, and the reasons of [`LEFT`].
+fn messages_are_answered(_: &ControlPlane) -> anyhow::Result<()> {
+    let page = std::fs::read_to_string(repository().join("book/src/reference/istio.md"))?;
+    let source = programs()?.join("istio-source/pkg/config/analysis/msg/messages.yaml");
+    let messages: Value = serde_saphyr::from_str(&std::fs::read_to_string(source)?)?;
+    let codes = messages["messages"].as_array().context("no messages")?;
+    let codes: Vec<&str> = codes.iter().filter_map(|message| message["code"].as_str()).collect();
+    let unanswered: Vec<_> = codes.iter().filter(|code| !page.contains(&format!("| {code} | "))).collect();
+    ensure!(codes.len() > 50 && unanswered.is_empty(), "{unanswered:?}");
+    let named = page.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| word.starts_with("EA"));
+    let unknown: Vec<&str> = named.filter(|code| policies::audit::rule(code).is_none()).collect();
+    ensure!(unknown.is_empty(), "no such rules: {unknown:?}");
+    for (starts, reason) in LEFT {
+        ensure!(page.contains(&format!("| `{starts}` | {reason} |")), "the book lacks {starts:?}");
+    }
     Ok(())
 }

@@ -88,8 +88,22 @@ fn the_exit_code_follows_the_worst_finding() {
     for (args, code) in [
         (vec!["m", "--offline"], 1),
         (vec!["m", "--offline", "--fail-on", "never"], 0),
-        (vec!["m", "--offline", "--ignore", "EA5*"], 0),
-        (vec!["m", "--offline", "--ignore", "EA5*", "--fail-on", "warning"], 1),
+        (vec!["m", "--offline", "--ignore", "EA5*", "--ignore", "EA206", "--ignore", "EA10*"], 0),
+        (
+            vec![
+                "m",
+                "--offline",
+                "--ignore",
+                "EA5*",
+                "--ignore",
+                "EA206",
+                "--ignore",
+                "EA10*",
+                "--fail-on",
+                "warning",
+            ],
+            1,
+        ),
     ] {
         for form in ["text", "json", "sarif", "markdown", "github", "junit"] {
             let args = [args.as_slice(), &["-o", form]].concat();

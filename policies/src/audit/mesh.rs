@@ -1,11 +1,8 @@
 //! The resources as the rules see them: entries with their hosts, ports and advice, rules with the entries that they
 //! are about, who sees what. Built once from [`Loaded`]; every rule reads it.
 
-<<<<<<< HEAD
 use std::borrow::Cow;
-=======
 use std::cell::OnceCell;
->>>>>>> 14fa452 (audit: what the API server or istiod refuses, held against Istio by a test)
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 mod config;
@@ -16,15 +13,11 @@ pub(crate) use config::{Config, visibility};
 use super::{Context, Known};
 use crate::manifest::node::{Node, Place};
 use crate::manifest::{Kind, Loadable, Loaded};
-<<<<<<< HEAD
+use crate::schema::Checked;
 use crate::{
     Host, IstioBehaviour, LookupFamily, Observation, Protocol, Recommendation, Resolution, Settings,
     recommend,
 };
-=======
-use crate::schema::Checked;
-use crate::{Host, LookupFamily, Observation, Protocol, Recommendation, Resolution, Settings, recommend};
->>>>>>> 14fa452 (audit: what the API server or istiod refuses, held against Istio by a test)
 
 /// Everything that was read, resolved against each other.
 pub(crate) struct Mesh<'a> {

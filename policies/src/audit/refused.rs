@@ -319,22 +319,20 @@ pub(super) fn merge(all: &mut Vec<Finding>) {
     let in_family = |finding: &Finding| finding.code.len() == 6 && finding.code.starts_with("EA10");
     let (family, mut rest): (Vec<_>, Vec<_>) = all.drain(..).partition(in_family);
     for finding in family {
+        let dropped = finding.severity != Severity::Error;
         let here = |other: &&mut Finding| {
             let (one, two) = (&finding.at, &other.at);
-            other.severity == Severity::Error
+            (if dropped { other.code == "EA516" } else { other.severity == Severity::Error })
                 && (one.line, one.kind) == (two.line, two.kind)
                 && (&one.file, &one.name, &one.namespace) == (&two.file, &two.name, &two.namespace)
         };
         match rest.iter_mut().find(here) {
-            Some(older) if finding.severity == Severity::Error => {
-                for source in finding.evidence {
-                    if !older.evidence.contains(&source) {
-                        older.evidence.push(source);
-                    }
-                }
+            Some(older) if !dropped => {
+                let new = finding.evidence.into_iter().filter(|source| !older.evidence.contains(source));
+                older.evidence.extend(new.collect::<Vec<_>>());
             }
-            Some(older) if older.code == "EA516" => {}
-            _ => all.push(finding),
+            Some(_) => {}
+            None => all.push(finding),
         }
     }
     all.append(&mut rest);

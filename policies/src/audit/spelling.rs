@@ -26,14 +26,9 @@ pub(super) const RULES: &[Rule] = &[
         code: MISSPELLED,
         name: "misspelled-field",
         severity: Severity::Error,
-<<<<<<< HEAD
         what: "a likely typo in the name of a field",
         why: "it is refused, or dropped without a word where validation is off, and the default applies; snake case is read \
               from a file, and dropped by an API server",
-=======
-        what: "a field that is one or two strokes from one that Istio knows",
-        why: "`kubectl` refuses it; sent by anything else, the API server drops it without a word, and the default applies",
->>>>>>> 14fa452 (audit: what the API server or istiod refuses, held against Istio by a test)
         fix: "correct the name",
         source: &[SERVICE_ENTRY, DESTINATION_RULE],
         examples: include_str!("examples/EA516.yaml"),
