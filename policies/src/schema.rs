@@ -8,9 +8,11 @@ use serde::Deserialize;
 
 mod cel;
 mod check;
+mod fault;
 mod metadata;
 
-pub(crate) use check::{Checked, What, check};
+pub(crate) use check::{Checked, check};
+pub(crate) use fault::What;
 
 use crate::Version;
 use crate::manifest::Kind;

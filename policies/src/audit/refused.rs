@@ -13,6 +13,7 @@ use crate::manifest::node::{Node, Place};
 use crate::manifest::{Kind, Loadable, clip};
 use crate::schema::{self, Checked, Shape, What};
 
+mod destination;
 mod destination_rule;
 mod envoy_filter;
 mod gateway;

@@ -1,7 +1,7 @@
 //! What the API server asks of any object: an API version that is served, a name, and labels and annotations of the right
 //! form.
 
-use super::check::{Fault, What};
+use super::fault::{Fault, What};
 use crate::manifest::clip;
 use crate::manifest::node::{Node, Place, Value};
 

@@ -1,11 +1,11 @@
 //! What istiod refuses of header operations and of a CORS policy.
 
 use super::Refusals;
-use super::http_route::regex;
 use super::parts::{
     ADD_HEADER, AUTHORITY, CORS, CORS_HEADER, HEADER_VALUE, METHOD, ORIGINS, REMOVE_HEADER, duration, place,
     text,
 };
+use super::regex::regex;
 use crate::manifest::node::{Key, Node};
 use crate::manifest::spelled::go_duration;
 

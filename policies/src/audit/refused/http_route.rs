@@ -1,14 +1,14 @@
 //! What istiod refuses of an HTTP route.
 
 use super::Refusals;
+use super::destination::{destination, gateway_names, weights};
 use super::headers::{self, is_name};
 use super::parts::{
     ABORT, CONFLICT, DELAY, DIRECT, FAULT, GRPC, HTTP_MATCH, HTTP_ROUTE, HTTP_WEIGHTS, MATCH_HEADER, MIRRORS,
-    PERCENTAGE, REDIRECT, REGEX, RETRY, REWRITE, ROUTES, STATUS, STRING_MATCH, duration, labels,
-    optional_port, place, text,
+    PERCENTAGE, REDIRECT, RETRY, REWRITE, ROUTES, STATUS, STRING_MATCH, duration, labels, optional_port,
+    place, text,
 };
-use super::regex::{MAX_BYTES, is_readable};
-use super::virtual_service::{destination, gateway_names, weights};
+use super::regex::{expression, regex};
 use crate::manifest::node::{Node, Place, Value};
 use crate::manifest::spelled::is_dns_label;
 
@@ -152,20 +152,6 @@ fn string(value: &Node, refusals: &mut Refusals<'_>) {
         refusals.add(value.at, &STRING_MATCH, "the prefix is empty");
     }
     regex(value, refusals);
-}
-
-/// `regex` of a match, where there is one.
-pub(super) fn regex(value: &Node, refusals: &mut Refusals<'_>) {
-    let Some(node) = value.get("regex") else { return };
-    let pattern = node.text().unwrap_or_default();
-    refusals.unless(!pattern.is_empty(), node.at, &REGEX, || "the regular expression is empty".to_owned());
-    expression(pattern, node.at, refusals);
-}
-
-fn expression(pattern: &str, at: Place, refusals: &mut Refusals<'_>) {
-    let good = pattern.len() <= MAX_BYTES && is_readable(pattern);
-    refusals
-        .unless(good, at, &REGEX, || "the regular expression is none that RE2 reads, or too long".to_owned());
 }
 
 fn number(node: Option<&Node>) -> Option<f64> {

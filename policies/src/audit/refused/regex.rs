@@ -4,6 +4,10 @@
 use regex_syntax::ast::parse::ParserBuilder;
 use regex_syntax::hir::translate::TranslatorBuilder;
 
+use super::Refusals;
+use super::parts::REGEX;
+use crate::manifest::node::{Node, Place};
+
 /// Greatest length that istiod takes, bytes.
 pub(super) const MAX_BYTES: usize = 1024;
 /// Go's limit of a counted repetition.
@@ -15,6 +19,21 @@ pub(super) fn is_readable(pattern: &str) -> bool {
         return false;
     }
     TranslatorBuilder::new().utf8(false).build().translate(pattern, &ast).is_ok()
+}
+
+/// `regex` of a match, where there is one.
+pub(super) fn regex(value: &Node, refusals: &mut Refusals<'_>) {
+    let Some(node) = value.get("regex") else { return };
+    let pattern = node.text().unwrap_or_default();
+    refusals.unless(!pattern.is_empty(), node.at, &REGEX, || "the regular expression is empty".to_owned());
+    expression(pattern, node.at, refusals);
+}
+
+/// A regular expression that RE2 has to read.
+pub(super) fn expression(pattern: &str, at: Place, refusals: &mut Refusals<'_>) {
+    let good = pattern.len() <= MAX_BYTES && is_readable(pattern);
+    refusals
+        .unless(good, at, &REGEX, || "the regular expression is none that RE2 reads, or too long".to_owned());
 }
 
 /// Numbers in braces.

@@ -3,13 +3,13 @@
 use std::collections::HashSet;
 
 use super::Refusals;
+use super::destination::destination;
 use super::destination_rule::connection_pool;
 use super::gateway::{server_tls, slash_host};
 use super::parts::{
     ADDRESS, EGRESS_PORT, FQDN, OUTBOUND, SELECTOR, SIDECAR, is_tls, place, port, port_name, protocol,
     selector, socket, text,
 };
-use super::virtual_service::destination;
 use crate::manifest::node::Node;
 use crate::manifest::spelled::{is_fqdn, is_ip};
 
