@@ -2,6 +2,7 @@
 
 use crate::responder::{Responder, zone};
 use crate::{Run, classify};
+use harness::egress_audit;
 
 #[test]
 fn every_bad_name_is_explained_and_the_others_are_done() {
@@ -55,4 +56,21 @@ fn nothing_to_do_is_an_error() {
     let address_typo = Run::of(classify(&server, &["good.fixed.example"]).args(["--resolver", "10.0.0.300"]));
     assert_eq!(address_typo.code, Some(2), "{address_typo}");
     assert!(address_typo.stderr.contains("10.0.0.300"), "{address_typo}");
+}
+
+#[test]
+fn a_flag_that_changes_nothing_in_an_experiment_is_refused_by_name() {
+    for (experiment, flag, value) in [
+        ("drain", "--in-cluster", None),
+        ("drain", "--resolution", Some("strict")),
+        ("drain", "--topology", Some("gateway")),
+        ("drain", "--stream", Some("4s")),
+        ("drain", "--http", Some("h2")),
+        ("flip-record", "--scale", Some("0.1")),
+        ("flip-record", "--scenario", Some("s12-posts")),
+    ] {
+        let run = Run::of(egress_audit().args(["lab", "run", experiment, flag]).args(value));
+        assert_eq!(run.code, Some(2), "{run}");
+        assert!(run.stderr.contains(flag) && run.stderr.contains(experiment), "{run}");
+    }
 }

@@ -35,8 +35,9 @@ pub struct EnvoyArgs {
     #[arg(long, value_name = "VERSION", value_delimiter = ',', value_parser = envoy_version)]
     pub envoy: Vec<Version>,
     /// Length of the response in flight; every other time follows from it. The guide's runs had 40 s, 4 s is the least.
-    #[arg(long, value_name = "TIME", default_value = "40s", value_parser = stream)]
-    pub stream: Duration,
+    /// 40s without it.
+    #[arg(long, value_name = "TIME", value_parser = stream)]
+    pub stream: Option<Duration>,
     /// Cells at once.
     #[arg(long, value_name = "N", default_value_t = 96, value_parser = clap::value_parser!(u16).range(1..))]
     pub jobs: u16,
@@ -75,14 +76,15 @@ pub struct RunArgs {
     #[arg(long, value_enum, value_delimiter = ',')]
     pub http: Vec<HttpWord>,
     /// Where the DNS cluster stands: in the sidecar, or in a gateway behind a sidecar and mutual TLS.
-    #[arg(long, value_enum, value_delimiter = ',', default_value = "sidecar")]
+    /// The sidecar without it.
+    #[arg(long, value_enum, value_delimiter = ',')]
     pub topology: Vec<TopologyWord>,
     /// Leave out the runs that must come out the other way.
     #[arg(long)]
     pub no_controls: bool,
     /// Of `drain`: every time of the reference is multiplied by this. 0.1 is the least that its checks fit into.
-    #[arg(long, default_value_t = 1.0, value_parser = scale)]
-    pub scale: f64,
+    #[arg(long, value_name = "FACTOR", value_parser = scale)]
+    pub scale: Option<f64>,
     /// Of `drain`: only these orders of the sidecar's signals.
     #[arg(long, value_name = "ORDER", value_delimiter = ',', value_parser = order())]
     pub order: Vec<Order>,
@@ -102,6 +104,39 @@ pub struct RunArgs {
     /// Context of the kubeconfig; the current one without it.
     #[arg(long, requires = "in_cluster", help_heading = "Cluster")]
     pub context: Option<String>,
+}
+
+impl EnvoyArgs {
+    /// Length of the response in flight.
+    pub fn stream(&self) -> Duration {
+        self.stream.unwrap_or(Duration::from_secs(40))
+    }
+}
+
+impl RunArgs {
+    /// Flags given that change only experiments on the way out.
+    pub fn of_egress(&self) -> impl Iterator<Item = &'static str> {
+        let given = [
+            ("--resolution", !self.resolution.is_empty()),
+            ("--path", !self.path.is_empty()),
+            ("--http", !self.http.is_empty()),
+            ("--topology", !self.topology.is_empty()),
+            ("--stream", self.envoy.stream.is_some()),
+            ("--old-dns", self.old_dns),
+            ("--in-cluster", self.in_cluster),
+        ];
+        given.into_iter().filter(|(_, given)| *given).map(|(flag, _)| flag)
+    }
+
+    /// Flags given that change only `drain`.
+    pub fn of_drain(&self) -> impl Iterator<Item = &'static str> {
+        let given = [
+            ("--scale", self.scale.is_some()),
+            ("--order", !self.order.is_empty()),
+            ("--scenario", !self.scenario.is_empty()),
+        ];
+        given.into_iter().filter(|(_, given)| *given).map(|(flag, _)| flag)
+    }
 }
 
 /// Arguments of `lab up`.

@@ -18,6 +18,7 @@ use probes::experiments::bench::agent::Agent;
 use crate::args::LabCommand;
 use crate::console::Console;
 use crate::exit::Exit;
+use crate::report::Problem;
 
 /// Runs one of the lab's commands.
 ///
@@ -28,9 +29,22 @@ pub async fn run(command: LabCommand, console: &mut Console) -> anyhow::Result<E
         LabCommand::Demo => demo::run(console).await,
         LabCommand::List => experiments::list(console),
         LabCommand::Run(args) if args.experiments == [probes::experiments::drain::ID] => {
+            refuse(
+                args.of_egress().next(),
+                "`drain`",
+                "looks nothing up, so this flag changes nothing there",
+            )?;
             drain::run(&args, console).await
         }
-        LabCommand::Run(args) => experiments::run(&args, console).await,
+        LabCommand::Run(args) => {
+            let named = format!("`{}`", args.experiments.join(" "));
+            refuse(
+                args.of_drain().next(),
+                &named,
+                "does not drain a pod, so this flag changes nothing there",
+            )?;
+            experiments::run(&args, console).await
+        }
         LabCommand::Matrix(args) => experiments::matrix(&args, console).await,
         LabCommand::Up(args) => up::run(&args, console).await,
         LabCommand::Backend { name, listen, control_listen } => {
@@ -44,4 +58,10 @@ pub async fn run(command: LabCommand, console: &mut Console) -> anyhow::Result<E
         LabCommand::WatchScore(args) => watch_score::run(&args, console),
         LabCommand::Scenarios { name } => scenarios::run(name.as_deref(), console),
     }
+}
+
+/// A flag that changes nothing in these experiments is an error, not a silence.
+fn refuse(flag: Option<&str>, experiments: &str, why: &str) -> Result<(), Problem> {
+    let Some(flag) = flag else { return Ok(()) };
+    Err(Problem::new(format!("`{flag}`"), format!("{experiments} {why}"), "leave the flag out"))
 }

@@ -23,6 +23,7 @@ const AT_ONCE: usize = 6;
 pub(super) async fn run(args: &RunArgs, console: &mut Console) -> anyhow::Result<Exit> {
     let binaries = chosen(&args.envoy.envoy, console).await?;
     let binary = sidecar::find().map_err(Problem::from)?;
+    let scale = args.scale.unwrap_or(1.0);
     let all = args.scenario.is_empty();
     let scenarios: Vec<Scenario> =
         Scenario::ALL.into_iter().filter(|one| all || args.scenario.contains(one)).collect();
@@ -32,7 +33,7 @@ pub(super) async fn run(args: &RunArgs, console: &mut Console) -> anyhow::Result
         let options = Options {
             envoy: envoy.clone(),
             sidecar: binary.clone(),
-            scale: args.scale,
+            scale,
             scenarios: scenarios.clone(),
             orders: if args.order.is_empty() { Order::ALL.to_vec() } else { args.order.clone() },
             controls: !args.no_controls,
@@ -60,6 +61,6 @@ pub(super) async fn run(args: &RunArgs, console: &mut Console) -> anyhow::Result
         }
     }
     let lab = LabReport { evidence, matrix: None };
-    let report = report("lab run drain", format!("scale {}", args.scale), &versions(&binaries), lab);
+    let report = report("lab run drain", format!("scale {}", scale), &versions(&binaries), lab);
     finish(report, whole, &args.envoy, console)
 }

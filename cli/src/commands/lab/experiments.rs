@@ -1,7 +1,7 @@
 //! `lab list`, `lab run` and `lab matrix`: experiments on real Envoys. Cells run side by side; what has ended is kept
 //! when the run is cut short.
 
-use probes::experiments::evidence::Evidence;
+use probes::experiments::evidence::{Evidence, Topology};
 use probes::experiments::matrix::{self, Matrix};
 use probes::experiments::runner::{self, Job, Options, Progress, Selection};
 use probes::experiments::{CATALOG, Experiment, drain, find};
@@ -62,7 +62,7 @@ pub(super) async fn run(args: &RunArgs, console: &mut Console) -> anyhow::Result
         resolutions: args.resolution.clone(),
         paths: args.path.iter().map(|&word| word.into()).collect(),
         http: args.http.iter().map(|&word| word.into()).collect(),
-        topologies: args.topology.iter().map(|&word| word.into()).collect(),
+        topologies: topologies(args),
         controls: !args.no_controls,
         old_dns: args.old_dns,
     };
@@ -90,6 +90,12 @@ pub(super) async fn matrix(args: &EnvoyArgs, console: &mut Console) -> anyhow::R
     let matrix = Some(Matrix::of(&binaries, &evidence, &matrix::ask(&binaries).await));
     let report = report("lab matrix", stream(args), &versions(&binaries), LabReport { evidence, matrix });
     finish(report, whole, args, console)
+}
+
+/// Those that were asked for; the sidecar without a word.
+fn topologies(args: &RunArgs) -> Vec<Topology> {
+    let asked: Vec<Topology> = args.topology.iter().map(|&word| word.into()).collect();
+    if asked.is_empty() { vec![Topology::Sidecar] } else { asked }
 }
 
 /// `appendix` and `all` stand for several; each experiment runs once.
@@ -120,7 +126,7 @@ fn named(words: &[String]) -> anyhow::Result<Vec<&'static Experiment>> {
 
 /// Runs the jobs until all have ended or the user has had enough; tells which.
 async fn side_by_side(jobs: Vec<Job>, args: &EnvoyArgs, console: &mut Console) -> (Vec<Evidence>, bool) {
-    let options = Options { stream: args.stream, at_once: usize::from(args.jobs), save: args.save.clone() };
+    let options = Options { stream: args.stream(), at_once: usize::from(args.jobs), save: args.save.clone() };
     console.start_progress(jobs.len() as u64);
     let mut finished: Vec<Evidence> = Vec::new();
     let mut running: Vec<String> = Vec::new();

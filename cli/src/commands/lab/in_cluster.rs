@@ -36,7 +36,7 @@ pub(super) async fn run(
         let hint = "leave `--topology` and `--old-dns` out, or run without `--in-cluster`";
         return Err(Problem::new("`--in-cluster`", "runs on the client's own sidecar as it is", hint).into());
     }
-    let stream = args.envoy.stream;
+    let stream = args.envoy.stream();
     let cluster = Cluster::connect(args.context.as_deref()).await?;
     let lab = cluster.lab(&args.namespace).await?;
     let greeting = cluster.order(&lab, "/greeting", &(), PATIENCE).await?;

@@ -29,7 +29,7 @@ pub(super) fn no_cell() -> Problem {
 }
 
 pub(super) fn stream(args: &EnvoyArgs) -> String {
-    format!("stream {:?}", args.stream)
+    format!("stream {:?}", args.stream())
 }
 
 pub(super) fn versions(binaries: &[Binary]) -> Vec<Version> {
