@@ -32,8 +32,8 @@ fn a_flip_is_stored_printed_counted_and_served() {
     assert!(printed.contains(flip), "{printed:?}");
     let metrics = eventually(PATIENCE, "the count", || {
         let text = watch.get("/metrics");
-        let line = "egress_audit_events_total{host=\"vip.lab.example\",event=\"flip\"} ";
-        let count = text.lines().find_map(|found| found.strip_prefix(line)?.parse::<u32>().ok());
+        let series = "egress_audit_events_total{host=\"vip.lab.example\",event=\"flip\"} ";
+        let count = text.lines().find_map(|found| found.strip_prefix(series)?.parse::<u32>().ok());
         if count >= Some(1) { Ok(text) } else { Err(text) }
     })
     .unwrap();

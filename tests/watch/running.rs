@@ -3,7 +3,6 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Duration;
 
 use harness::{Child, egress_audit, eventually};
@@ -153,11 +152,12 @@ impl Running {
     /// Ends it as a user would.
     pub(crate) fn stop(mut self) {
         self.child.signal(rustix::process::Signal::TERM).unwrap();
-        eventually(PATIENCE, "the end", || match self.child.exited() {
-            Ok(Some(status)) => Ok(assert!(status.success(), "{status}: {}", self.child.log())),
+        let status = eventually(PATIENCE, "the end", || match self.child.exited() {
+            Ok(Some(status)) => Ok(status),
             other => Err(format!("{other:?}")),
         })
         .unwrap();
+        assert!(status.success(), "{status}: {}", self.child.log());
     }
 }
 
@@ -174,7 +174,7 @@ fn unchunked(mut body: &str) -> String {
 
 /// `egress-audit` with these arguments: its standard output; it must succeed.
 pub(crate) fn run(args: &[&str]) -> String {
-    let output = Command::from(egress_audit()).args(args).output().unwrap();
+    let output = egress_audit().args(args).output().unwrap();
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert_eq!(output.status.code(), Some(0), "{args:?}\n{out}\n{err}");
     out.into_owned()
