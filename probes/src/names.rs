@@ -2,6 +2,7 @@
 //! Imports neither of the other rooms. Called by `classify`, `audit`, `generate` and `lab score`.
 
 pub mod authority;
+pub mod budget;
 pub mod diagnosis;
 mod exchange;
 pub mod resolvers;

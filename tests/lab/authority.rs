@@ -10,6 +10,7 @@ use std::time::Duration;
 use harness::{Child, eventually, find, ports};
 use policies::{Cname, DnsSample, Host, Outcome, RecordType, Source, Transport, Vantage};
 use probes::names::authority::{Authorities, Found};
+use probes::names::budget::Budget;
 use probes::names::diagnosis::Note;
 use probes::names::sample::{Sampler, Sending};
 use tempfile::TempDir;
@@ -86,12 +87,12 @@ impl Net {
     }
 
     async fn find(&self, name: &str) -> Found {
-        self.authorities().find(&host(name)).await
+        self.authorities().find(&host(name), &Budget::unlimited()).await
     }
 
     async fn sample(&self, name: &str, ip: &str) -> DnsSample {
         let source = Source { server: self.at(ip), vantage: Vantage::Authority, ecs: None, name: None };
-        self.authorities().sample(&host(name), RecordType::A, 0, &source).await
+        self.authorities().sample(&host(name), RecordType::A, 0, &source, &Budget::unlimited()).await
     }
 }
 
@@ -211,8 +212,10 @@ async fn a_dead_resolver_beside_a_good_one_does_no_harm_and_alone_is_told() {
     let net = Net::start();
     let dead = net.at("127.0.0.13");
     let both = Authorities::new(Net::sampler(), vec![dead, net.resolver], net.port);
-    assert_eq!(both.find(&host("www.corp.test")).await.servers.len(), 1);
-    let none = Authorities::new(Net::sampler(), vec![dead], net.port).find(&host("www.corp.test")).await;
+    assert_eq!(both.find(&host("www.corp.test"), &Budget::unlimited()).await.servers.len(), 1);
+    let none = Authorities::new(Net::sampler(), vec![dead], net.port)
+        .find(&host("www.corp.test"), &Budget::unlimited())
+        .await;
     assert_eq!(none.notes, [Note::NoZone { name: "www.corp.test".into() }]);
 }
 

@@ -11,9 +11,10 @@ use policies::{Cname, DnsSample, Host, Outcome, RecordType, Source, Vantage};
 
 use self::memory::Memory;
 use self::search::{Search, Zone};
+use crate::names::budget::{Budget, Spent};
 use crate::names::diagnosis::Note;
 use crate::names::sample::{Looked, Sampler};
-use crate::names::wire::name;
+use crate::names::wire::{MOST_LINKS, WireName};
 
 mod memory;
 mod search;
@@ -25,7 +26,7 @@ const MAX_STEPS: usize = 8;
 pub struct Authorities {
     search: Search,
     /// The zone above each name, as the name of its apex.
-    cuts: Memory<Option<Vec<u8>>>,
+    cuts: Memory<Option<WireName>>,
     /// By apex.
     zones: Memory<Zone>,
 }
@@ -51,15 +52,22 @@ impl Authorities {
         }
     }
 
-    /// The servers to ask for `host`.
-    pub async fn find(&self, host: &Host) -> Found {
-        let (zone, first) = match self.ask_zone(&name::of_host(host), RecordType::A, None).await {
+    /// The servers to ask for `host`. The search takes less than half of the budget.
+    pub async fn find(&self, host: &Host, budget: &Budget) -> Found {
+        let aside = budget.set_aside();
+        let found = self.search_for(host, &aside).await;
+        budget.put_back(&aside);
+        found
+    }
+
+    async fn search_for(&self, host: &Host, budget: &Budget) -> Found {
+        let (zone, first) = match self.ask_zone(&WireName::of_host(host), RecordType::A, None, budget).await {
             Ok(found) => found,
             Err(notes) => return Found { servers: Vec::new(), notes },
         };
         let mut found = Found { servers: zone.servers.clone(), notes: zone.notes.clone() };
         if leads_elsewhere(&first) {
-            let last = self.follow(first, RecordType::A, None).await;
+            let last = self.follow(first, RecordType::A, None, budget).await;
             found.notes.push(Note::Alias { chain: last.chain.into_iter().map(|link| link.target).collect() });
             if let Some(trouble) = last.trouble {
                 found.notes.extend(trouble);
@@ -77,21 +85,30 @@ impl Authorities {
         record_type: RecordType,
         index: usize,
         source: &Source,
+        budget: &Budget,
     ) -> DnsSample {
-        let first = self.search.sampler.look(&name::of_host(host), record_type, index, source).await;
+        let qname = WireName::of_host(host);
+        let first = self.search.sampler.look(&qname, record_type, index, source, budget).await;
         if !leads_elsewhere(&first) {
             return first.sample;
         }
         // Boxed, as it is rare: a name that waits would have to keep room for it.
-        Box::pin(self.follow(first, record_type, source.ecs)).await.sample
+        Box::pin(self.follow(first, record_type, source.ecs, budget)).await.sample
     }
 
     /// Follows an alias through the zones of its targets.
-    async fn follow(&self, first: Looked, record_type: RecordType, ecs: Option<IpNet>) -> Followed {
+    async fn follow(
+        &self,
+        first: Looked,
+        record_type: RecordType,
+        ecs: Option<IpNet>,
+        budget: &Budget,
+    ) -> Followed {
         let mut sample = first.sample;
         let (mut chain, mut end) = first.reply.map(|reply| (reply.chain, reply.end)).unwrap_or_default();
         for _ in 0..MAX_STEPS {
-            let (_, next) = match self.ask_zone(&end, record_type, ecs).await {
+            let Some(last) = end.filter(|_| chain.len() <= MOST_LINKS && !turns_back(&chain)) else { break };
+            let (_, next) = match self.ask_zone(&last, record_type, ecs, budget).await {
                 Ok(found) => found,
                 Err(notes) => {
                     sample.outcome = Outcome::Timeout;
@@ -120,22 +137,27 @@ impl Authorities {
     /// Asks a server of the zone that `qname` is in, wherever delegation leads.
     async fn ask_zone(
         &self,
-        qname: &[u8],
+        qname: &WireName,
         record_type: RecordType,
         ecs: Option<IpNet>,
+        budget: &Budget,
     ) -> Result<(std::sync::Arc<Zone>, Looked), Vec<Note>> {
-        let no_zone = || vec![Note::NoZone { name: name::display(qname) }];
-        let cut = self.cuts.recall(qname, self.search.cut(qname)).await;
+        let no_zone = || vec![Note::NoZone { name: qname.to_string() }];
+        let spent = |_: Spent| vec![Note::Budget];
+        let cut = self.cuts.recall(qname, self.search.cut(qname, budget)).await.map_err(spent)?;
         let mut apex = (*cut).clone().ok_or_else(no_zone)?;
         let mut parent = None;
         for _ in 0..MAX_STEPS {
-            let zone = self.zones.recall(&apex, self.search.zone(&apex, qname, parent)).await;
+            let search = self.search.zone(&apex, qname, parent, budget);
+            let zone = self.zones.recall(&apex, search).await.map_err(spent)?;
             let Some((server, _)) = zone.servers.first() else { return Err(zone.notes.clone()) };
-            let looked = self.search.sampler.look(qname, record_type, 0, &authority(*server, ecs)).await;
+            if budget.is_spent() {
+                return Err(spent(Spent));
+            }
+            let source = authority(*server, ecs);
+            let looked = self.search.sampler.look(qname, record_type, 0, &source, budget).await;
             match looked.reply.as_ref().and_then(|reply| reply.referral.clone()) {
-                Some(below)
-                    if below != apex && name::is_within(&below, &apex) && name::is_within(qname, &below) =>
-                {
+                Some(below) if below != apex && below.is_within(&apex) && qname.is_within(&below) => {
                     self.cuts.correct(qname, Some(below.clone()));
                     (apex, parent) = (below, Some(*server));
                 }
@@ -157,6 +179,11 @@ struct Followed {
 fn leads_elsewhere(looked: &Looked) -> bool {
     looked.sample.outcome == Outcome::NoData
         && looked.reply.as_ref().is_some_and(|reply| !reply.chain.is_empty() && !reply.denied)
+}
+
+/// The last link leads to a name that the chain has passed.
+fn turns_back(chain: &[Cname]) -> bool {
+    chain.split_last().is_some_and(|(last, before)| before.iter().any(|link| link.target == last.target))
 }
 
 fn authority(server: SocketAddr, ecs: Option<IpNet>) -> Source {

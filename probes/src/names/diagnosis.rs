@@ -47,8 +47,10 @@ pub enum Note {
         /// The targets, in order.
         chain: Vec<String>,
     },
-    /// `max_queries` of the sweep were used up before this name was done.
+    /// The queries of this name, or those of the sweep, were used up before it was done.
     Budget,
+    /// The search for the zone's servers was given up.
+    SlowSearch,
 }
 
 impl Note {
@@ -75,6 +77,7 @@ impl Note {
             }
             Self::Alias { .. } => None,
             Self::Budget => Some("raise --max-queries"),
+            Self::SlowSearch => Some("give it more time, or name the zone's servers with --authority"),
         }
     }
 
@@ -123,7 +126,10 @@ impl fmt::Display for Note {
                 Ok(())
             }
             Self::Alias { chain } => write!(f, "an alias of {}", chain.join(", then ")),
-            Self::Budget => f.write_str("stopped early: all queries of the sweep are used up"),
+            Self::Budget => f.write_str("stopped early: all queries that it may take are used up"),
+            Self::SlowSearch => {
+                f.write_str("the search for the zone's own servers took too long: only the caches are asked")
+            }
         }
     }
 }

@@ -1,4 +1,4 @@
-//! One query to one server, and the answer that belongs to it. Query bytes come in, response bytes or the way in
+//! One query to one server, and the answer that belongs to it. Query bytes come in; the response, read, or the way in
 //! which it failed come out. Queries to one server share a socket while answers are awaited on it (see `lane`), so
 //! that thousands of lookups cost one system call per batch; a server that is asked rarely sees a new port each time.
 //! Called by `sample`.
@@ -17,6 +17,7 @@ use tokio::sync::{Semaphore, oneshot};
 use self::lane::{Lane, Ticket};
 use self::pace::Pace;
 pub use self::pace::Rate;
+use crate::names::wire::Reply;
 
 mod batch;
 mod lane;
@@ -56,8 +57,7 @@ pub(crate) struct Exchanged {
     /// When it left.
     pub(crate) at: Timestamp,
     pub(crate) rtt: Duration,
-    /// The response, in the query's own buffer.
-    pub(crate) result: Result<Vec<u8>, Failure>,
+    pub(crate) result: Result<Reply, Failure>,
 }
 
 /// Why there is no answer.
@@ -112,7 +112,7 @@ impl Exchange {
     }
 
     /// Over TCP, on a connection of its own. Another id is drawn.
-    pub(crate) async fn tcp(&self, server: SocketAddr, request: Vec<u8>) -> Result<Vec<u8>, Failure> {
+    pub(crate) async fn tcp(&self, server: SocketAddr, request: Vec<u8>) -> Result<Reply, Failure> {
         self.sent.fetch_add(1, Ordering::Relaxed);
         let _socket = self.sockets.acquire().await;
         tokio::time::timeout(self.sending.timeout, tcp::ask(server, request))
@@ -144,7 +144,7 @@ impl Exchange {
 
 impl Exchanged {
     /// Given up before it left.
-    fn unsent() -> Self {
+    pub(crate) fn unsent() -> Self {
         Self { at: Timestamp::now(), rtt: Duration::ZERO, result: Err(Failure::Unreachable) }
     }
 }

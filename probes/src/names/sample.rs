@@ -4,11 +4,12 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use policies::{DnsSample, Host, Malformed, Outcome, RecordType, Response, Source, Transport, Vantage};
+use policies::{DnsSample, Host, Outcome, RecordType, Response, Source, Transport, Vantage};
 
+use crate::names::budget::{Budget, Spent};
 use crate::names::exchange::{Exchange, Exchanged, Failure};
 pub use crate::names::exchange::{Rate, Sending};
-use crate::names::wire::{self, Edns, Reply};
+use crate::names::wire::{self, Edns, Reply, WireName};
 
 const FORMERR: u16 = 1;
 const NOTIMP: u16 = 4;
@@ -51,23 +52,29 @@ impl Sampler {
         index: usize,
         source: &Source,
     ) -> DnsSample {
-        self.look(&wire::name::of_host(host), record_type, index, source).await.sample
+        let qname = WireName::of_host(host);
+        self.look(&qname, record_type, index, source, &Budget::unlimited()).await.sample
     }
 
+    /// As [`Sampler::sample`], within what the budget allows. One that is spent sends nothing: callers look first.
     pub(crate) async fn look(
         &self,
-        qname: &[u8],
+        qname: &WireName,
         record_type: RecordType,
         index: usize,
         source: &Source,
+        budget: &Budget,
     ) -> Looked {
         let question = Question { qname, record_type, recursion: source.vantage == Vantage::Cache };
         let edns = source.ecs.map_or(Edns::Plain, Edns::Subnet);
-        let exchanged = self.0.udp(source.server, question.query(edns)).await;
-        let mut looked = Looked::read(exchanged, record_type, Transport::Udp);
+        let exchanged = match budget.take() {
+            Ok(()) => self.0.udp(source.server, question.query(edns)).await,
+            Err(Spent) => Exchanged::unsent(),
+        };
+        let mut looked = Looked::read(exchanged, Transport::Udp);
         if looked.refuses_edns() || looked.is_truncated() {
             // Boxed, as it is rare: a name that waits would have to keep room for it.
-            looked = Box::pin(self.look_again(looked, question, source.server, edns)).await;
+            looked = Box::pin(self.look_again(looked, question, source.server, edns, budget)).await;
         }
         looked.sample.source = index;
         looked
@@ -80,20 +87,21 @@ impl Sampler {
         question: Question<'_>,
         server: SocketAddr,
         mut edns: Edns,
+        budget: &Budget,
     ) -> Looked {
         let at = looked.sample.at;
-        if looked.refuses_edns() {
+        if looked.refuses_edns() && budget.take().is_ok() {
             edns = Edns::Absent;
             let mut plain = self.0.udp(server, question.query(edns)).await;
             plain.rtt += looked.sample.rtt;
-            looked = Looked::read(plain, question.record_type, Transport::Udp);
+            looked = Looked::read(plain, Transport::Udp);
         }
-        if looked.is_truncated() {
+        if looked.is_truncated() && budget.take().is_ok() {
             let started = tokio::time::Instant::now();
             let result = self.0.tcp(server, question.query(edns)).await;
             let rtt = looked.sample.rtt + started.elapsed();
             let whole = Exchanged { at, rtt, result };
-            let whole = Looked::read(whole, question.record_type, Transport::Tcp);
+            let whole = Looked::read(whole, Transport::Tcp);
             if whole.sample.response.is_some() {
                 looked = whole;
             }
@@ -103,18 +111,27 @@ impl Sampler {
         looked
     }
 
-    /// The raw exchange, for messages that hold more than addresses.
-    pub(crate) async fn ask(&self, server: SocketAddr, request: Vec<u8>) -> Result<Vec<u8>, Failure> {
-        let bytes = self.0.udp(server, request.clone()).await.result?;
-        let truncated = bytes.get(2).is_some_and(|flags| flags & 0x02 != 0);
-        if truncated { self.0.tcp(server, request).await } else { Ok(bytes) }
+    /// The bare exchange, for questions about a zone.
+    pub(crate) async fn ask(
+        &self,
+        server: SocketAddr,
+        request: Vec<u8>,
+        budget: &Budget,
+    ) -> Result<Result<Reply, Failure>, Spent> {
+        budget.take()?;
+        let read = self.0.udp(server, request.clone()).await.result;
+        if !read.as_ref().is_ok_and(|reply| reply.truncated) {
+            return Ok(read);
+        }
+        budget.take()?;
+        Ok(self.0.tcp(server, request).await)
     }
 }
 
 /// What is asked, with or without EDNS.
 #[derive(Clone, Copy)]
 struct Question<'a> {
-    qname: &'a [u8],
+    qname: &'a WireName,
     record_type: RecordType,
     recursion: bool,
 }
@@ -126,22 +143,20 @@ impl Question<'_> {
 }
 
 impl Looked {
-    fn read(Exchanged { at, rtt, result }: Exchanged, record_type: RecordType, transport: Transport) -> Self {
-        let read = |bytes: Vec<u8>| match wire::read(&bytes, record_type) {
-            Some(reply) => Ok((bytes.len(), reply)),
-            None => Err(Failure::Malformed(Malformed::Garbage)),
-        };
-        let (size, mut reply) = match result.and_then(read) {
-            Ok(read) => read,
+    fn read(Exchanged { at, rtt, result }: Exchanged, transport: Transport) -> Self {
+        let mut reply = match result {
+            Ok(reply) => reply,
             Err(failure) => {
                 let sample = DnsSample { at, source: 0, rtt, outcome: failure.into(), response: None };
                 return Self { sample, reply: None };
             }
         };
-        let cut = reply.truncated && transport == Transport::Udp;
+        // Over TCP nothing is too long: what is cut off there is whole enough only where it says something.
+        let says = !reply.answers.is_empty() || !reply.chain.is_empty() || reply.rcode != 0;
+        let cut = reply.truncated && (transport == Transport::Udp || !says);
         let outcome = if cut { Outcome::Truncated } else { outcome(&mut reply) };
         let response = Response {
-            size,
+            size: reply.size,
             authoritative: reply.authoritative,
             truncated: reply.truncated || transport == Transport::Tcp,
             transport,
@@ -165,6 +180,8 @@ impl Looked {
 /// The outcome of a whole message. Takes the addresses and, where there are any, the chain.
 fn outcome(reply: &mut Reply) -> Outcome {
     match reply.rcode {
+        // What a resolver answers to a chain without end.
+        _ if reply.endless => Outcome::ServFail,
         0 if !reply.answers.is_empty() => Outcome::Answered {
             answers: std::mem::take(&mut reply.answers),
             cname_chain: std::mem::take(&mut reply.chain),

@@ -10,16 +10,17 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 use jiff::Timestamp;
-use policies::plan::{Limits, Plan};
+use policies::plan::{Limits, Plan, Window};
 use policies::policy::Policy;
 use policies::{Classification, Host, Observation, ObservationWindow, RecordType, Source, Vantage};
 use tokio::sync::{mpsc, watch as signal};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::names::authority::{Authorities, Found};
+use crate::names::budget::Budget;
 use crate::names::diagnosis::Note;
 use crate::names::sample::{Sampler, Sending};
-use crate::names::window::{Vantages, watch};
+use crate::names::window::{Bounds, Vantages, watch};
 
 /// Milliseconds between two verdicts on the way, over all names.
 const PROVISIONAL_MS: i64 = 200;
@@ -32,6 +33,12 @@ const FEWEST_AT_ONCE: usize = 8;
 const MOST_AT_ONCE: usize = 20_000;
 /// How long an ended name waits for others.
 const TOGETHER: Duration = Duration::from_millis(10);
+/// Of a quick window: what the search for servers may take, what is left for the name itself, and all of it.
+const QUICK_SEARCH: f64 = 0.4;
+const QUICK_LEFT: f64 = 0.7;
+const QUICK_ALL: f64 = 1.15;
+/// The end of a window that never ends.
+const FAR: Duration = Duration::from_secs(86_400 * 365);
 /// Results that wait for a slow reader: many names are done at once.
 const WAITING: usize = 1024;
 
@@ -178,10 +185,14 @@ impl Names {
     }
 
     async fn watch_one(self: Arc<Self>, index: usize, host: Host) {
+        // Whatever the zone answers, the name takes no more than its two windows may.
+        let budget = Budget::new(self.settings.limits.max_queries.saturating_mul(2));
+        let started = Instant::now();
         let (sources, mut notes) = tokio::select! {
             () = self.stop() => (self.sources(&[]), Vec::new()),
-            found = Box::pin(self.turn(&host)) => found,
+            found = Box::pin(self.turn(&host, &budget)) => found,
         };
+        let bounds = Bounds { budget, until: self.until(started) };
         let plan = |record_type| {
             let Settings { policy, limits, .. } = &self.settings;
             let now = Timestamp::now();
@@ -193,13 +204,20 @@ impl Names {
         tokio::select! {
             biased;
             () = self.stop() => {}
-            _ = async { tokio::join!(self.watch(&mut a, &mut a_ended), self.watch(&mut aaaa, &mut aaaa_ended)) } => {}
+            whole = async {
+                tokio::join!(
+                    self.watch(&mut a, &bounds, &mut a_ended),
+                    self.watch(&mut aaaa, &bounds, &mut aaaa_ended),
+                )
+            } => if whole != (true, true) {
+                notes.push(Note::Budget);
+            }
         }
         let [(a, of_a), (aaaa, of_aaaa)] = [(a, a_ended), (aaaa, aaaa_ended)]
             .map(|(plan, at)| plan.finish(at.unwrap_or_else(Timestamp::now)));
         let (windows, observations) = ([a, aaaa], [of_a, of_aaaa]);
         notes.extend(Note::of_windows(&windows));
-        if self.vantages.sampler.is_spent() {
+        if self.vantages.sampler.is_spent() && !notes.contains(&Note::Budget) {
             notes.push(Note::Budget);
         }
         let watched = Watched { index, host, windows, observations, notes };
@@ -224,21 +242,37 @@ impl Names {
     }
 
     /// Carries a plan out and notes when it ended by itself.
-    async fn watch(&self, plan: &mut Plan, ended: &mut Option<Timestamp>) {
-        watch(&self.vantages, plan, |plan, now| self.tell(plan, now)).await;
+    async fn watch(&self, plan: &mut Plan, bounds: &Bounds, ended: &mut Option<Timestamp>) -> bool {
+        let whole = watch(&self.vantages, plan, bounds, |plan, now| self.tell(plan, now)).await;
         *ended = Some(Timestamp::now());
+        whole
+    }
+
+    /// When a name is given up that started to be searched for at `started` and can be asked now: what was sent within
+    /// the window may still be answered, except in a quick one, which ends.
+    fn until(&self, started: Instant) -> Instant {
+        let Settings { limits, policy, sending, .. } = &self.settings;
+        let window = limits.window.longest(policy);
+        let now = Instant::now();
+        match limits.window {
+            Window::Quick => (started + window.mul_f64(QUICK_ALL)).max(now + window.mul_f64(QUICK_LEFT)),
+            // An answer that is cut off is asked for again over TCP.
+            Window::Auto | Window::Fixed(_) => {
+                now.checked_add(window.saturating_add(sending.timeout * 3)).unwrap_or(now + FAR)
+            }
+        }
     }
 
     /// Finds whom to ask, and waits until the first of them has room: a window begins when its name can be asked.
-    async fn turn(&self, host: &Host) -> (Vec<Source>, Vec<Note>) {
-        let (sources, notes) = self.find(host).await;
+    async fn turn(&self, host: &Host, budget: &Budget) -> (Vec<Source>, Vec<Note>) {
+        let (sources, notes) = self.find(host, budget).await;
         if let Some(first) = sources.first() {
             self.vantages.sampler.turn(first.server).await;
         }
         (sources, notes)
     }
 
-    async fn find(&self, host: &Host) -> (Vec<Source>, Vec<Note>) {
+    async fn find(&self, host: &Host, budget: &Budget) -> (Vec<Source>, Vec<Note>) {
         match &self.settings.authoritative {
             Authoritative::Never => (self.sources(&[]), Vec::new()),
             Authoritative::Servers(servers) => {
@@ -246,7 +280,13 @@ impl Names {
                 (self.sources(&named), Vec::new())
             }
             Authoritative::Auto => {
-                let Found { servers, notes } = self.vantages.authorities.find(host).await;
+                let Settings { limits, policy, .. } = &self.settings;
+                let longest = limits.window.longest(policy);
+                let limit =
+                    if limits.window == Window::Quick { longest.mul_f64(QUICK_SEARCH) } else { longest };
+                let search = self.vantages.authorities.find(host, budget);
+                let late = |_| Found { servers: Vec::new(), notes: vec![Note::SlowSearch] };
+                let Found { servers, notes } = timeout(limit, search).await.unwrap_or_else(late);
                 let named: Vec<_> = servers.into_iter().map(|(server, name)| (server, Some(name))).collect();
                 (self.sources(&named), notes)
             }

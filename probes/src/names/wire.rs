@@ -1,16 +1,19 @@
-//! The wire format of the one question that is asked a million times: addresses of a host. A host, record type and
-//! client subnet come in and query bytes go out; response bytes come in and addresses, alias chain and flags go out.
-//! Own code because parsing every record into owned structures costs more than sending the query does; rare
-//! messages (NS, SOA) are read with `hickory-proto`. Called by `exchange` and `sample`; total on any bytes.
+//! The wire format of the few questions that are asked: addresses of a host, and where its zone begins (SOA, NS). A
+//! name, record type and client subnet come in and query bytes go out; response bytes come in and addresses, alias
+//! chain and flags go out. A response is walked once, in time linear in its bytes, whatever they are. Own code because
+//! parsing every record into owned structures costs more than sending the query does. Called by `exchange`.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 
 use ipnet::IpNet;
 use policies::{Answer, Cname, Malformed, RecordType};
 
-use self::name::NameBuf;
+use self::answers::Answers;
+pub(crate) use self::answers::MOST_LINKS;
+pub(crate) use self::name::WireName;
 
-pub(crate) mod name;
+mod answers;
+mod name;
 
 /// UDP payload size that is offered: one IPv6 datagram that no path fragments (DNS flag day 2020).
 const PAYLOAD: u16 = 1232;
@@ -20,13 +23,16 @@ const HEADER: usize = 12;
 /// The root as owner, type, class, TTL and an empty RDATA.
 const SMALLEST_RECORD: usize = 11;
 
-pub(crate) const TYPE_A: u16 = 1;
+const TYPE_A: u16 = 1;
 pub(crate) const TYPE_NS: u16 = 2;
-pub(crate) const TYPE_CNAME: u16 = 5;
+const TYPE_CNAME: u16 = 5;
 pub(crate) const TYPE_SOA: u16 = 6;
-pub(crate) const TYPE_AAAA: u16 = 28;
+const TYPE_AAAA: u16 = 28;
 const TYPE_OPT: u16 = 41;
+const CLASS_IN: u16 = 1;
 const OPTION_CLIENT_SUBNET: u16 = 8;
+/// Name servers of a zone that are read: the root has 13.
+const MOST_SERVERS: usize = 16;
 
 /// The type code of an address record.
 pub(crate) fn type_code(record_type: RecordType) -> u16 {
@@ -46,12 +52,12 @@ pub(crate) enum Edns {
     Subnet(IpNet),
 }
 
-/// A query with id 0 (the exchange draws one when it sends). `qname` is in wire format, uncompressed.
-pub(crate) fn query(qname: &[u8], qtype: u16, recursion: bool, edns: Edns) -> Vec<u8> {
+/// A query with id 0 (the exchange draws one when it sends).
+pub(crate) fn query(qname: &WireName, qtype: u16, recursion: bool, edns: Edns) -> Vec<u8> {
     let records = u8::from(!matches!(edns, Edns::Absent));
     let mut out = Vec::with_capacity(ROOM);
     out.extend_from_slice(&[0, 0, u8::from(recursion), 0, 0, 1, 0, 0, 0, 0, 0, records]);
-    out.extend_from_slice(qname);
+    out.extend_from_slice(qname.as_bytes());
     out.extend_from_slice(&qtype.to_be_bytes());
     out.extend_from_slice(&[0, 1]);
     if records > 0 {
@@ -78,117 +84,148 @@ fn client_subnet(out: &mut Vec<u8>, subnet: IpNet) {
     out.extend_from_slice(covered);
 }
 
-/// Whether `response` is a message that answers `request`; else why not. The id comes first: with another id,
-/// nothing else is looked at.
-pub(crate) fn check(request: &[u8], response: &[u8]) -> Result<(), Malformed> {
-    let Some(header) = Header::read(response) else { return Err(Malformed::Garbage) };
-    if response[..2] != request[..2] {
-        return Err(Malformed::WrongId);
-    }
-    let Some(end) = sections(response, &header) else { return Err(Malformed::Garbage) };
-    let asked = request.get(HEADER..question_end(request)).unwrap_or_default();
-    let same = response.get(HEADER..end.question).is_some_and(|seen| seen.eq_ignore_ascii_case(asked));
-    // Servers that cannot even read a query answer FORMERR or REFUSED without repeating the question.
-    let omitted = header.questions == 0 && header.rcode != 0;
-    if same || omitted { Ok(()) } else { Err(Malformed::WrongQuestion) }
-}
-
-/// The question section of a message, for matching a response that carries a foreign id.
-pub(crate) fn same_question(request: &[u8], response: &[u8]) -> bool {
-    let end = question_end(request);
-    let asked = request.get(HEADER..end).unwrap_or_default();
-    response.get(HEADER..end).is_some_and(|seen| seen.eq_ignore_ascii_case(asked))
-}
-
-fn question_end(request: &[u8]) -> usize {
-    name::skip(request, HEADER).map_or(HEADER, |end| (end + 4).min(request.len()))
-}
-
-/// What a response says about the addresses of the name that was asked for.
-#[derive(Debug, PartialEq, Eq)]
+/// What a response says.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Reply {
+    /// Bytes of the message.
+    pub(crate) size: usize,
     /// With the upper bits of EDNS.
     pub(crate) rcode: u16,
     pub(crate) authoritative: bool,
     pub(crate) truncated: bool,
-    /// No answer but NS records: the name at which they say that another zone begins, in wire format.
-    pub(crate) referral: Option<Vec<u8>>,
     /// A SOA record in the authority section: there is no more than the answer section says.
     pub(crate) denied: bool,
+    /// The chain has more than [`MOST_LINKS`] links.
+    pub(crate) endless: bool,
+    pub(crate) ecs_scope: Option<u8>,
+    pub(crate) edns: Option<u16>,
     /// Wire order, duplicates kept.
     pub(crate) answers: Vec<Answer>,
     pub(crate) chain: Vec<Cname>,
-    /// Where the chain ends, in wire format and lower case; empty where there is no chain.
-    pub(crate) end: Vec<u8>,
-    pub(crate) edns: Option<u16>,
-    pub(crate) ecs_scope: Option<u8>,
+    /// Where the chain ends; nothing where there is no chain.
+    pub(crate) end: Option<WireName>,
+    /// No answer but NS records: the name at which they say that another zone begins.
+    pub(crate) referral: Option<WireName>,
+    /// The answer to a question about a zone (SOA, NS).
+    pub(crate) zone: Option<Box<ZoneRecords>>,
 }
 
-/// Reads a response to an A or AAAA query; nothing where the bytes are no DNS message.
-pub(crate) fn read(message: &[u8], record_type: RecordType) -> Option<Reply> {
-    let header = Header::read(message)?;
-    let sections = sections(message, &header)?;
-    let mut end = NameBuf::default();
-    if header.questions > 0 {
-        end.read(message, HEADER)?;
+/// What a response says of a zone.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct ZoneRecords {
+    /// Owner of the first SOA record.
+    pub(crate) apex: Option<WireName>,
+    /// Targets of NS records in the answer section.
+    pub(crate) servers: Vec<WireName>,
+    /// Targets of NS records in the authority section.
+    pub(crate) referred: Vec<WireName>,
+}
+
+/// Reads the response to `request`, or says why it is none. The id comes first: with another id, nothing else is
+/// looked at.
+pub(crate) fn read(request: &[u8], response: &[u8]) -> Result<Reply, Malformed> {
+    let header = Header::read(response).ok_or(Malformed::Garbage)?;
+    if response.get(..2) != request.get(..2) {
+        return Err(Malformed::WrongId);
     }
-    let answer = || Records { message, at: sections.question, left: header.answers };
-    let chain = chain(&answer, &mut end)?;
-    let mut answers = Vec::with_capacity(usize::from(header.answers).min(message.len() / SMALLEST_RECORD));
-    for record in answer() {
-        if record.rtype == type_code(record_type) && end.is_at(message, record.owner)? {
-            answers.push(Answer { addr: address(record.data)?, ttl: record.ttl });
+    let end = match header.questions {
+        0 => HEADER,
+        _ => question_end(response).ok_or(Malformed::Garbage)?,
+    };
+    let asked = question_end(request).map(|end| &request[HEADER..end]).unwrap_or_default();
+    let same = header.questions == 1 && response[HEADER..end].eq_ignore_ascii_case(asked);
+    let mut walk = Walk { message: response, at: end };
+    let reply = sections(&mut walk, &header, asked).ok_or(Malformed::Garbage)?;
+    // Servers that cannot even read a query answer FORMERR or REFUSED without repeating the question.
+    let omitted = header.questions == 0 && header.rcode != 0;
+    if same || omitted { Ok(reply) } else { Err(Malformed::WrongQuestion) }
+}
+
+/// Whether a message has the question of `request`, for matching one that carries a foreign id.
+pub(crate) fn same_question(request: &[u8], response: &[u8]) -> bool {
+    let end = question_end(request).unwrap_or(HEADER);
+    let asked = request.get(HEADER..end).unwrap_or_default();
+    response.get(HEADER..end).is_some_and(|seen| seen.eq_ignore_ascii_case(asked))
+}
+
+/// The offset behind the first question, within the message.
+fn question_end(message: &[u8]) -> Option<usize> {
+    name::skip(message, HEADER).map(|end| end + 4).filter(|end| *end <= message.len())
+}
+
+/// The walk over the records; nothing where the message is cut off or holds what is not a record. A truncated message
+/// may end anywhere after its question.
+fn sections(walk: &mut Walk<'_>, header: &Header, asked: &[u8]) -> Option<Reply> {
+    let message = walk.message;
+    let qtype = asked.len().checked_sub(4).and_then(|at| u16_at(asked, at)).unwrap_or_default();
+    let room = usize::from(header.answers).min(message.len() / SMALLEST_RECORD);
+    // Without a question there is no name whose records could be meant: the root has none.
+    let mut answers = Answers::new(message, qtype, HEADER, room);
+    let mut zone = matches!(qtype, TYPE_NS | TYPE_SOA).then(Box::<ZoneRecords>::default);
+    let (mut denied, mut first_ns, mut opt) = (false, None, None);
+    let counts = [header.answers, header.authority, header.additional];
+    'message: for (section, count) in counts.into_iter().enumerate() {
+        for _ in 0..count {
+            let Some(record) = walk.next() else {
+                if header.truncated {
+                    break 'message;
+                }
+                return None;
+            };
+            match (section, record.rtype, record.class) {
+                (2, TYPE_OPT, _) => opt = opt.or(Some(record)),
+                (0 | 1, TYPE_NS | TYPE_SOA, CLASS_IN) => {
+                    if section == 1 {
+                        denied |= record.rtype == TYPE_SOA;
+                        first_ns = first_ns.or((record.rtype == TYPE_NS).then_some(record.owner));
+                    }
+                    if let Some(zone) = &mut zone {
+                        zone.add(message, &record, section == 0)?;
+                    }
+                }
+                (0, _, CLASS_IN) if header.questions > 0 => answers.add(record)?,
+                _ => {}
+            }
         }
     }
-    let authority = || Records { message, at: sections.answer, left: header.authority };
-    let denied = authority().any(|record| record.rtype == TYPE_SOA);
+    let found = answers.finish()?;
     let refers = header.answers == 0 && !header.authoritative && !denied;
-    let mut referral = None;
-    if let Some(ns) = authority().find(|record| refers && record.rtype == TYPE_NS) {
-        let mut owner = NameBuf::default();
-        owner.read(message, ns.owner)?;
-        referral = Some(owner.as_bytes().to_vec());
-    }
-    let additional = Records { message, at: sections.authority, left: header.additional };
-    let opt = { additional }.find(|record| record.rtype == TYPE_OPT);
+    let referral = first_ns.filter(|_| refers);
     Some(Reply {
+        size: message.len(),
         rcode: header.rcode | opt.as_ref().map_or(0, |opt| u16::from(opt.ttl.to_be_bytes()[0]) << 4),
         authoritative: header.authoritative,
         truncated: header.truncated,
-        referral,
         denied,
-        answers,
-        end: if chain.is_empty() { Vec::new() } else { end.as_bytes().to_vec() },
-        chain,
+        endless: found.endless,
+        ecs_scope: opt.as_ref().and_then(|opt| subnet_scope(opt.data)),
         edns: opt.as_ref().map(|opt| opt.class),
-        ecs_scope: opt.and_then(|opt| subnet_scope(opt.data)),
+        answers: found.answers,
+        chain: found.chain,
+        end: found.end,
+        referral: referral.map(|owner| WireName::at(message, owner).ok_or(())).transpose().ok()?,
+        zone,
     })
 }
 
-/// Follows the aliases from `end` and leaves the last target there. Records may come in any order.
-fn chain<'a>(answer: &dyn Fn() -> Records<'a>, end: &mut NameBuf) -> Option<Vec<Cname>> {
-    let mut links = Vec::new();
-    loop {
-        let before = links.len();
-        for record in answer().filter(|record| record.rtype == TYPE_CNAME) {
-            if end.is_at(record.message, record.owner)? {
-                let target = end.read(record.message, record.data_at)?;
-                (target <= record.data_at + record.data.len()).then_some(())?;
-                links.push(Cname { target: end.to_string(), ttl: record.ttl });
+impl ZoneRecords {
+    /// Takes a SOA or NS record; nothing where a name in it is malformed.
+    fn add(&mut self, message: &[u8], record: &Record<'_>, answer: bool) -> Option<()> {
+        if record.rtype == TYPE_SOA {
+            if self.apex.is_none() {
+                self.apex = Some(WireName::at(message, record.owner)?);
+            }
+            return Some(());
+        }
+        let servers = if answer { &mut self.servers } else { &mut self.referred };
+        if servers.len() < MOST_SERVERS {
+            (name::skip(message, record.data_at)? == record.data_at + record.data.len()).then_some(())?;
+            let server = WireName::at(message, record.data_at)?;
+            if !servers.contains(&server) {
+                servers.push(server);
             }
         }
-        // More links than records: a loop.
-        if links.len() == before || links.len() > usize::from(answer().left) {
-            return Some(links);
-        }
-    }
-}
-
-fn address(data: &[u8]) -> Option<IpAddr> {
-    match data.len() {
-        4 => Some(Ipv4Addr::from(<[u8; 4]>::try_from(data).ok()?).into()),
-        16 => Some(Ipv6Addr::from(<[u8; 16]>::try_from(data).ok()?).into()),
-        _ => None,
+        Some(())
     }
 }
 
@@ -232,76 +269,41 @@ impl Header {
     }
 }
 
-/// Where each section ends.
-struct Sections {
-    question: usize,
-    answer: usize,
-    authority: usize,
-}
-
-/// Walks the whole message: nothing where it is cut off or holds what is no record. A truncated message may end
-/// anywhere after its question.
-fn sections(message: &[u8], header: &Header) -> Option<Sections> {
-    let mut at = HEADER;
-    for _ in 0..header.questions {
-        at = name::skip(message, at)? + 4;
-        (at <= message.len()).then_some(())?;
-    }
-    let question = at;
-    if header.truncated {
-        return Some(Sections { question, answer: message.len(), authority: message.len() });
-    }
-    let mut end_of = |count: u16| {
-        let mut records = Records { message, at, left: count };
-        let whole = records.by_ref().count() == usize::from(count);
-        at = records.at;
-        whole.then_some(at)
-    };
-    let (answer, authority) = (end_of(header.answers)?, end_of(header.authority)?);
-    end_of(header.additional)?;
-    Some(Sections { question, answer, authority })
-}
-
-/// The records of a section; ends early where the bytes do.
-struct Records<'a> {
-    message: &'a [u8],
+/// The way through the records of a message.
+struct Walk<'m> {
+    message: &'m [u8],
     at: usize,
-    left: u16,
 }
 
-struct Record<'a> {
-    message: &'a [u8],
+#[derive(Clone, Copy)]
+struct Record<'m> {
     owner: usize,
     rtype: u16,
     class: u16,
     ttl: u32,
-    data: &'a [u8],
+    data: &'m [u8],
     data_at: usize,
 }
 
-impl<'a> Iterator for Records<'a> {
-    type Item = Record<'a>;
-
-    fn next(&mut self) -> Option<Record<'a>> {
-        self.left = self.left.checked_sub(1)?;
+impl<'m> Walk<'m> {
+    /// The next record; nothing where the bytes end before it does.
+    fn next(&mut self) -> Option<Record<'m>> {
         let fixed = name::skip(self.message, self.at)?;
+        let head = self.message.get(fixed..)?.first_chunk::<10>()?;
+        let [t0, t1, c0, c1, ttl @ .., l0, l1] = *head;
+        let (rtype, ttl) = (u16::from_be_bytes([t0, t1]), u32::from_be_bytes(ttl));
         let data_at = fixed + 10;
-        let length = usize::from(u16_at(self.message, fixed + 8)?);
-        let data = self.message.get(data_at..data_at + length)?;
-        let ttl =
-            u32::from(u16_at(self.message, fixed + 4)?) << 16 | u32::from(u16_at(self.message, fixed + 6)?);
-        let rtype = u16_at(self.message, fixed)?;
+        let data = self.message.get(data_at..data_at + usize::from(u16::from_be_bytes([l0, l1])))?;
         let record = Record {
-            message: self.message,
             owner: self.at,
             rtype,
-            class: u16_at(self.message, fixed + 2)?,
+            class: u16::from_be_bytes([c0, c1]),
             // RFC 2181, section 8: a value with the top bit set counts as 0. OPT keeps its flags there.
             ttl: if rtype != TYPE_OPT && ttl > i32::MAX.unsigned_abs() { 0 } else { ttl },
             data,
             data_at,
         };
-        self.at = data_at + length;
+        self.at = data_at + data.len();
         Some(record)
     }
 }

@@ -1,23 +1,27 @@
-//! The search for a zone and its servers, through the caches. A name in wire format comes in; its zone's apex, or the
+//! The search for a zone and its servers, through the caches. A name comes in; its zone's apex, or the
 //! zone's servers that speak for it, go out. Used by `authority`, which remembers what is found.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures_util::future::join_all;
-use hickory_proto::op::{Message, ResponseCode};
-use hickory_proto::rr::{Name, RData, Record};
-use hickory_proto::serialize::binary::BinEncodable;
 use policies::{DnsSample, Outcome, RecordType, Source, Vantage};
 
 use super::authority;
+use crate::names::budget::{Budget, Spent};
 use crate::names::diagnosis::Note;
 use crate::names::sample::{Looked, Sampler};
-use crate::names::wire::{self, Edns, name};
+use crate::names::wire::{self, Edns, Reply, WireName};
 
 /// Servers of a zone that are tried, and how many of those that speak for it are kept: one to ask and one to spare.
 const TRIED: usize = 4;
 const KEPT: usize = 2;
+/// Servers whose addresses are looked up: a zone may list any number.
+const RESOLVED: usize = 6;
+/// Zones above a name that are asked for at once.
+const MOST_ABOVE: usize = 10;
+const NOERROR: u16 = 0;
+const NXDOMAIN: u16 = 3;
 
 pub(super) struct Search {
     pub(super) sampler: Sampler,
@@ -41,36 +45,48 @@ impl Search {
     /// The apex of the zone that `qname` is in: the owner of the SOA record that comes with an answer or a denial.
     /// Behind an alias there is the SOA of its target, and some balancers have none or let the caches wait for it:
     /// then the zones above are asked for, all at once.
-    pub(super) async fn cut(&self, qname: &[u8]) -> Option<Vec<u8>> {
-        let mut names = name::up_to_root(qname);
-        let own = self.apex(names.next()?).await;
+    pub(super) async fn cut(&self, qname: &WireName, budget: &Budget) -> Result<Option<WireName>, Spent> {
+        let own = self.apex(qname, budget).await?;
         if own.is_some() {
-            return own;
+            return Ok(own);
         }
-        join_all(names.map(|name| self.apex(name))).await.into_iter().flatten().next()
+        let names: Vec<_> = qname.up_to_root().skip(1).collect();
+        let nearest = &names[..names.len().min(MOST_ABOVE)];
+        for found in join_all(nearest.iter().map(|name| self.apex(name, budget))).await {
+            if let Some(apex) = found? {
+                return Ok(Some(apex));
+            }
+        }
+        Ok(None)
     }
 
-    async fn apex(&self, name: &[u8]) -> Option<Vec<u8>> {
-        let message = self.ask_caches(name, wire::TYPE_SOA).await?;
-        if message.answers.iter().any(|record| matches!(record.data, RData::CNAME(_))) {
-            return None;
-        }
-        let soa = |record: &&Record| matches!(record.data, RData::SOA(_));
-        let owner =
-            message.answers.iter().chain(&message.authorities).find(soa).and_then(|soa| wire_name(&soa.name));
-        owner.filter(|apex| apex.len() > 1 && name::is_within(name, apex))
+    async fn apex(&self, name: &WireName, budget: &Budget) -> Result<Option<WireName>, Spent> {
+        let reply =
+            self.ask_caches(name, wire::TYPE_SOA, budget).await?.filter(|reply| reply.chain.is_empty());
+        let apex = reply.and_then(|reply| reply.zone).and_then(|zone| zone.apex);
+        Ok(apex.filter(|apex| !apex.is_root() && name.is_within(apex)))
     }
 
     /// The servers of the zone at `apex`, verified with a question about `qname`. `parent` refers to the zone where
     /// the caches cannot name its servers.
-    pub(super) async fn zone(&self, apex: &[u8], qname: &[u8], parent: Option<SocketAddr>) -> Zone {
-        let listed = self.addresses(self.servers(apex, parent).await).await;
+    pub(super) async fn zone(
+        &self,
+        apex: &WireName,
+        qname: &WireName,
+        parent: Option<SocketAddr>,
+        budget: &Budget,
+    ) -> Result<Zone, Spent> {
+        let listed = self.addresses(self.servers(apex, parent, budget).await?, budget).await?;
         let looked = join_all(listed.iter().map(async |(server, _)| {
-            self.sampler.look(qname, RecordType::A, 0, &authority(*server, None)).await
+            if budget.is_spent() {
+                return Err(Spent);
+            }
+            Ok(self.sampler.look(qname, RecordType::A, 0, &authority(*server, None), budget).await)
         }));
-        let zone = name::display(apex);
+        let zone = apex.to_string();
         let (mut servers, mut notes, mut tried) = (Vec::new(), Vec::new(), Vec::new());
         for ((server, name), looked) in listed.iter().cloned().zip(looked.await) {
+            let looked = looked?;
             if speaks_for(&looked, apex) {
                 servers.push((server, name));
                 continue;
@@ -90,40 +106,40 @@ impl Search {
             notes = vec![Note::NoAuthority { zone, tried }];
         }
         servers.truncate(KEPT);
-        Zone { servers, notes }
+        Ok(Zone { servers, notes })
     }
 
     /// The names in the zone's NS records.
-    async fn servers(&self, apex: &[u8], parent: Option<SocketAddr>) -> Vec<Vec<u8>> {
-        let name_servers = |records: &[Record]| -> Vec<Vec<u8>> {
-            let ns = records.iter().filter_map(|record| match &record.data {
-                RData::NS(ns) => wire_name(&ns.0),
-                _ => None,
-            });
-            ns.collect()
-        };
-        let cached = self.ask_caches(apex, wire::TYPE_NS).await;
-        let names = cached.map(|message| name_servers(&message.answers)).unwrap_or_default();
+    async fn servers(
+        &self,
+        apex: &WireName,
+        parent: Option<SocketAddr>,
+        budget: &Budget,
+    ) -> Result<Vec<WireName>, Spent> {
+        let cached = self.ask_caches(apex, wire::TYPE_NS, budget).await?.and_then(|reply| reply.zone);
+        let names = cached.map(|zone| zone.servers).unwrap_or_default();
         if let (Some(parent), true) = (parent, names.is_empty()) {
             let query = wire::query(apex, wire::TYPE_NS, false, Edns::Plain);
-            let bytes = self.sampler.ask(parent, query).await.unwrap_or_default();
-            return Message::from_vec(&bytes)
-                .map(|message| name_servers(&message.authorities))
-                .unwrap_or_default();
+            let zone = self.sampler.ask(parent, query, budget).await?.ok().and_then(|reply| reply.zone);
+            return Ok(zone.map(|zone| zone.referred).unwrap_or_default());
         }
-        names
+        Ok(names)
     }
 
     /// Addresses of servers in both families: the first of each server before the second of any, IPv4 first.
-    async fn addresses(&self, names: Vec<Vec<u8>>) -> Vec<(SocketAddr, String)> {
+    async fn addresses(
+        &self,
+        mut names: Vec<WireName>,
+        budget: &Budget,
+    ) -> Result<Vec<(SocketAddr, String)>, Spent> {
+        names.truncate(RESOLVED);
         let resolved = join_all(names.iter().map(async |qname| {
-            let [v4, v6] = RecordType::BOTH.map(|record_type| self.resolve(qname, record_type));
-            (name::display(qname), v4.await, v6.await)
+            let [v4, v6] = RecordType::BOTH.map(|record_type| self.resolve(qname, record_type, budget));
+            Ok((qname.to_string(), v4.await?, v6.await?))
         }));
-        let resolved = resolved.await;
-        let longest = resolved.iter().map(|(_, v4, v6)| v4.len().max(v6.len())).max().unwrap_or_default();
+        let resolved = resolved.await.into_iter().collect::<Result<Vec<_>, Spent>>()?;
         let mut listed = Vec::new();
-        for rank in 0..longest {
+        for rank in 0..TRIED {
             for family in 0..2 {
                 for (name, v4, v6) in &resolved {
                     if let Some(ip) = [v4, v6][family].get(rank) {
@@ -133,41 +149,49 @@ impl Search {
             }
         }
         listed.truncate(TRIED);
-        listed
+        Ok(listed)
     }
 
-    async fn resolve(&self, qname: &[u8], record_type: RecordType) -> Vec<IpAddr> {
+    async fn resolve(
+        &self,
+        qname: &WireName,
+        record_type: RecordType,
+        budget: &Budget,
+    ) -> Result<Vec<IpAddr>, Spent> {
         for (index, server) in self.in_order() {
+            if budget.is_spent() {
+                return Err(Spent);
+            }
             let source = Source { server, vantage: Vantage::Cache, ecs: None, name: None };
-            let DnsSample { outcome, .. } = self.sampler.look(qname, record_type, 0, &source).await.sample;
+            let looked = self.sampler.look(qname, record_type, 0, &source, budget).await;
+            let DnsSample { outcome, .. } = looked.sample;
             match outcome {
                 Outcome::Answered { answers, .. } => {
-                    return answers.iter().map(|answer| answer.addr).collect();
+                    return Ok(answers.iter().map(|answer| answer.addr).collect());
                 }
-                Outcome::NoData | Outcome::NxDomain => return Vec::new(),
+                Outcome::NoData | Outcome::NxDomain => return Ok(Vec::new()),
                 _ => self.prefer_next(index),
             }
         }
-        Vec::new()
+        Ok(Vec::new())
     }
 
     /// The answer or denial of the first cache that gives one.
-    async fn ask_caches(&self, qname: &[u8], qtype: u16) -> Option<Message> {
+    async fn ask_caches(
+        &self,
+        qname: &WireName,
+        qtype: u16,
+        budget: &Budget,
+    ) -> Result<Option<Reply>, Spent> {
         for (index, server) in self.in_order() {
             let query = wire::query(qname, qtype, true, Edns::Plain);
-            let Ok(bytes) = self.sampler.ask(server, query).await else {
-                self.prefer_next(index);
-                continue;
-            };
-            let message = Message::from_vec(&bytes).ok();
-            let usable = |message: &Message| {
-                matches!(message.metadata.response_code, ResponseCode::NoError | ResponseCode::NXDomain)
-            };
-            if let Some(message) = message.filter(usable) {
-                return Some(message);
+            match self.sampler.ask(server, query, budget).await? {
+                Ok(reply) if matches!(reply.rcode, NOERROR | NXDOMAIN) => return Ok(Some(reply)),
+                Ok(_) => {}
+                Err(_) => self.prefer_next(index),
             }
         }
-        None
+        Ok(None)
     }
 
     fn in_order(&self) -> impl Iterator<Item = (usize, SocketAddr)> {
@@ -185,16 +209,12 @@ impl Search {
 }
 
 /// The server answers or denies with authority, or knows who does.
-fn speaks_for(looked: &Looked, apex: &[u8]) -> bool {
+fn speaks_for(looked: &Looked, apex: &WireName) -> bool {
     let authoritative = looked.sample.response.is_some_and(|response| response.authoritative);
-    let below = looked.reply.as_ref().and_then(|reply| reply.referral.as_deref());
+    let below = looked.reply.as_ref().and_then(|reply| reply.referral.as_ref());
     match looked.sample.outcome {
         Outcome::Answered { .. } | Outcome::NoData | Outcome::NxDomain => authoritative,
-        Outcome::Lame => below.is_some_and(|below| below != apex && name::is_within(below, apex)),
+        Outcome::Lame => below.is_some_and(|below| below != apex && below.is_within(apex)),
         _ => false,
     }
-}
-
-fn wire_name(name: &Name) -> Option<Vec<u8>> {
-    name.to_lowercase().to_bytes().ok()
 }

@@ -10,6 +10,8 @@ use tokio::net::UdpSocket;
 
 /// Datagrams per system call.
 pub(super) const BATCH: usize = 32;
+/// Full batches that are read in a row: a server that floods does not hold up everything else.
+const ROW: usize = 16;
 /// Servers that ignore the payload size offered still fit, up to a size that no path carries anyway.
 const BUFFER: usize = 4096;
 
@@ -22,7 +24,7 @@ thread_local! {
     static BUFFERS: RefCell<Box<Buffers>> = RefCell::new(Box::new([[0; BUFFER]; BATCH]));
 }
 
-/// Hands every datagram that waits to `take`. `Ok` once the socket is drained; an error is the socket's pending
+/// Hands the datagrams that wait to `take`. `Ok` once the socket is drained or has had its turn; an error is the socket's pending
 /// one (an ICMP message came back), after which there may be more to read.
 pub(super) fn receive(socket: &UdpSocket, mut take: impl FnMut(&[u8])) -> io::Result<()> {
     let mut pending = None;
@@ -35,7 +37,7 @@ pub(super) fn receive(socket: &UdpSocket, mut take: impl FnMut(&[u8])) -> io::Re
         return Err(error);
     }
     BUFFERS.with_borrow_mut(|buffers| {
-        loop {
+        for _ in 0..ROW {
             // A batch that is not full has drained the socket: saying so spares the call that would find it empty.
             let drained = socket.try_io(Interest::READABLE, || {
                 let full = system::receive(socket, buffers, &mut take)? == BATCH;
@@ -47,6 +49,7 @@ pub(super) fn receive(socket: &UdpSocket, mut take: impl FnMut(&[u8])) -> io::Re
                 Err(error) => return Err(error),
             }
         }
+        Ok(())
     })
 }
 

@@ -19,7 +19,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::pace::Pace;
 use super::{Exchanged, Failure, Sending, batch};
-use crate::names::wire;
+use crate::names::wire::{self, Reply};
 
 /// Queries that one port carries: enough that opening a socket costs nothing per query, few enough of the 65,536 ids
 /// that a fresh one is found at once.
@@ -301,8 +301,8 @@ impl Trip {
             return self.blame(datagram);
         };
         match self.awaited.get_mut(&id) {
-            Some(sent) => match wire::check(&sent.ticket.request, datagram) {
-                Ok(()) => self.settle(id, now, Ok(datagram)),
+            Some(sent) => match wire::read(&sent.ticket.request, datagram) {
+                Ok(reply) => self.settle(id, now, Ok(reply)),
                 Err(malformed) => sent.malformed = Some(malformed),
             },
             None if self.used.contains(&id) => {}
@@ -327,7 +327,7 @@ impl Trip {
             }
         }
         if let Some(sent) = suspects.and_then(|id| self.awaited.get_mut(&id)) {
-            sent.malformed = wire::check(&sent.ticket.request, datagram).err();
+            sent.malformed = wire::read(&sent.ticket.request, datagram).err();
         }
     }
 
@@ -353,15 +353,9 @@ impl Trip {
         }
     }
 
-    fn settle(&mut self, id: u16, now: Instant, result: Result<&[u8], Failure>) {
+    fn settle(&mut self, id: u16, now: Instant, result: Result<Reply, Failure>) {
         if let Some(Sent { ticket, at, since, .. }) = self.awaited.remove(&id) {
-            let Ticket { request: mut buffer, reply } = ticket;
-            let result = result.map(|datagram| {
-                buffer.clear();
-                buffer.extend_from_slice(datagram);
-                buffer
-            });
-            let _ = reply.send(Exchanged { at, rtt: now - since, result });
+            let _ = ticket.reply.send(Exchanged { at, rtt: now - since, result });
         }
     }
 }

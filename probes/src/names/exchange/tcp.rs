@@ -9,17 +9,16 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::Failure;
-use crate::names::wire;
+use crate::names::wire::{self, Reply};
 
-pub(super) async fn ask(server: SocketAddr, mut request: Vec<u8>) -> Result<Vec<u8>, Failure> {
+pub(super) async fn ask(server: SocketAddr, mut request: Vec<u8>) -> Result<Reply, Failure> {
     request[..2].copy_from_slice(&rand::random::<[u8; 2]>());
     let response = transfer(server, &request).await.map_err(|error| match error.kind() {
         // The server closed the connection in the middle of a message, or before one.
         io::ErrorKind::UnexpectedEof => Failure::Malformed(Malformed::Garbage),
         _ => Failure::Unreachable,
     })?;
-    wire::check(&request, &response).map_err(Failure::Malformed)?;
-    Ok(response)
+    wire::read(&request, &response).map_err(Failure::Malformed)
 }
 
 async fn transfer(server: SocketAddr, request: &[u8]) -> io::Result<Vec<u8>> {
