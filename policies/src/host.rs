@@ -8,8 +8,12 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// A fully qualified name without its trailing dot: 1 to 253 bytes of `[a-z0-9.-]`, every label 1 to 63 bytes
-/// (RFC 1035, section 2.3.4) with a letter or digit at both ends (what Istio's validation of `hosts` asks for).
+/// Cyrillic and Greek letters that most fonts draw as Latin ones (Unicode's `confusables.txt`, lower case).
+const LATIN_LOOK_ALIKES: &str = "\u{430}\u{441}\u{435}\u{43e}\u{440}\u{445}\u{443}\u{456}\u{458}\u{455}\u{4bb}\u{501}\u{51b}\u{51d}\u{4cf}\u{43a}\u{3bf}\u{3bd}\u{3c1}\u{3b1}\u{3b9}\u{3bd}\u{3c5}";
+
+/// A fully qualified name without its trailing dot: 1 to 253 bytes of `[a-z0-9._-]`, every label 1 to 63 bytes
+/// (RFC 1035, section 2.3.4) with a letter or digit at both ends (what Istio's validation of `hosts` asks for). Host
+/// names proper have no underscore, but names of buckets and the like do, and DNS answers them.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Host(Arc<str>);
 
@@ -80,7 +84,7 @@ impl HostError {
                 "list the concrete names behind the wildcard, or use `resolution: DYNAMIC_DNS` (Istio 1.30 and later, sidecars)"
             }
             Self::BadLabel { .. } => {
-                "use letters, digits and inner hyphens only, without scheme, port, path or underscore"
+                "use letters, digits and inner hyphens only, without scheme, port or path"
             }
         }
     }
@@ -109,7 +113,9 @@ impl Host {
         }
         let ascii = idna::domain_to_ascii(bare).unwrap_or_else(|_| bare.to_ascii_lowercase());
         for label in ascii.split('.') {
-            let inner = label.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
+            let inner = label
+                .bytes()
+                .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'-' | b'_'));
             if !inner || label.is_empty() || label.starts_with('-') || label.ends_with('-') {
                 return Err(HostError::BadLabel { name: name(), label: clip(label) });
             }
@@ -121,6 +127,31 @@ impl Host {
             return Err(HostError::TooLong { name: name(), length: ascii.len() });
         }
         Ok(Self(ascii.into()))
+    }
+
+    /// What a reader should know of `given`, the text that was read as this name: characters that cannot be seen, or
+    /// letters of another script that look like Latin ones. Nothing for nearly all names.
+    #[must_use]
+    pub fn doubt(&self, given: &str) -> Option<&'static str> {
+        if given.trim().is_ascii() {
+            return None;
+        }
+        let seen = |label: &str| label.chars().filter(|c| c.is_alphanumeric()).collect::<String>();
+        let invisible = |c: char| matches!(c, '\u{ad}' | '\u{34f}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}');
+        if given.chars().any(invisible) {
+            return Some("it holds characters that cannot be seen");
+        }
+        let foreign = |c: char| matches!(c, '\u{370}'..='\u{52f}' | '\u{13a0}'..='\u{13ff}');
+        let looks_alike = |label: &str| {
+            let label = seen(&label.to_lowercase());
+            let letters = || label.chars().filter(|c| c.is_alphabetic());
+            letters().any(foreign)
+                && (letters().any(|c| c.is_ascii()) || letters().all(|c| LATIN_LOOK_ALIKES.contains(c)))
+        };
+        given
+            .split('.')
+            .any(looks_alike)
+            .then_some("it holds letters of another script that look like Latin ones")
     }
 
     /// The ASCII form, without a trailing dot.
@@ -200,11 +231,29 @@ mod tests {
             (" api.partner.example\n", "api.partner.example"),
             ("münchen.example", "xn--mnchen-3ya.example"),
             ("localhost", "localhost"),
+            ("my_bucket.S3.example", "my_bucket.s3.example"),
         ] {
             assert_eq!(Host::parse(given).unwrap().as_str(), host);
         }
         assert_eq!(Host::parse("xn--mnchen-3ya.example").unwrap().unicode().unwrap(), "münchen.example");
         assert_eq!(Host::parse("plain.example").unwrap().unicode(), None);
+    }
+
+    #[test]
+    fn names_that_do_not_show_what_they_are_raise_a_doubt() {
+        for (given, wanted) in [
+            ("a\u{200b}pi.example", "cannot be seen"),
+            ("\u{430}pi.example", "another script"),
+            ("\u{430}\u{440}\u{440}.example", "another script"),
+        ] {
+            let doubt = Host::parse(given).unwrap().doubt(given).unwrap();
+            assert!(doubt.contains(wanted), "{given:?}: {doubt}");
+        }
+        for given in
+            ["api.example", "m\u{fc}nchen.example", "\u{43f}\u{440}\u{438}\u{43c}\u{435}\u{440}.example"]
+        {
+            assert_eq!(Host::parse(given).unwrap().doubt(given), None, "{given:?}");
+        }
     }
 
     #[test]
@@ -223,7 +272,8 @@ mod tests {
             ("*.partner.example", "is a wildcard"),
             ("https://api.partner.example/x", "is not a host name label"),
             ("api.partner.example:443", "is not a host name label"),
-            ("under_score.example", "is not a host name label"),
+            ("_under.example", "is not a host name label"),
+            ("nul\0.example", "is not a host name label"),
             ("-edge.example", "is not a host name label"),
             ("new\nline.example", "is not a host name label"),
             ("esc\u{1b}[31m.example", "is not a host name label"),

@@ -47,6 +47,16 @@ pub async fn run(args: &AuditArgs, console: &mut Console) -> anyhow::Result<Exit
         }
         (files, problems)
     };
+    let empty = files.loaded.documents == 0 && files.loaded.problems.is_empty() && !args.cluster.cluster;
+    let nothing = (empty && problems.is_empty()).then(|| {
+        let hint = "check the command or the path that they come from";
+        Problem::new(
+            args.paths.first().map_or(files::STDIN.into(), |path| path.display().to_string()),
+            "holds no document",
+            hint,
+        )
+    });
+    let problems = [problems, nothing.into_iter().collect()].concat();
     let (known, evidence) = known(args, &files.loaded, &platform, console).await?;
     let baseline = args.baseline.as_deref().map(read_baseline).transpose()?;
     let context = context(args, platform);
@@ -186,12 +196,32 @@ async fn known(
     };
     inputs.resolvers = measured.resolvers;
     inputs.window = measured.window;
+    let heard: BTreeSet<&Host> =
+        measured.hosts.iter().filter(|host| host.is_heard()).map(|host| &host.host).collect();
+    let mut problems = measured.problems;
+    problems.extend(unheard(hosts.iter().filter(|host| !heard.contains(host)), args.observations.is_some()));
     let known = measured.hosts.into_iter().filter(|host| hosts.contains(&host.host)).map(|host| {
         let families = advise::families(host.families, &policy);
         let [a, aaaa] = families.map(|family| (family.observation, family.classification));
         (host.host, Known { a, aaaa: Some(aaaa) })
     });
-    Ok((known.collect(), Evidence { inputs, problems: measured.problems }))
+    Ok((known.collect(), Evidence { inputs, problems }))
+}
+
+/// Hosts that were to be asked for and of which nothing is known: one problem, however many they are.
+fn unheard<'h>(mut hosts: impl Iterator<Item = &'h Host>, saved: bool) -> Option<Problem> {
+    let first = hosts.next()?;
+    let others = match hosts.count() {
+        0 => String::new(),
+        1 => ", nor of one other host".to_owned(),
+        others => format!(", nor of {others} other hosts"),
+    };
+    let hint = if saved {
+        "save their windows with `classify --save`, or audit without `--observations`"
+    } else {
+        "see why no server answers, name another with `--resolver`, or ask for no evidence with `--offline`"
+    };
+    Some(Problem::new(first, format!("nothing is known of its DNS answers{others}"), hint))
 }
 
 /// Hosts of the entries that ask DNS for them.

@@ -77,6 +77,14 @@ impl From<Watched> for MeasuredHost {
 }
 
 impl MeasuredHost {
+    /// Any server answered for the name, or denied it.
+    #[must_use]
+    pub fn is_heard(&self) -> bool {
+        use policies::OutcomeKind::{Answered, NoData, NxDomain};
+        let mut seen = self.families.iter().flat_map(|family| &family.observation.outcomes);
+        seen.any(|seen| matches!(seen.outcome, Answered | NoData | NxDomain))
+    }
+
     /// What saved windows show; a record type that was not asked for stands as a window without samples.
     fn replayed(host: Host, mut windows: Vec<ObservationWindow>) -> Self {
         let families = RecordType::BOTH.map(|record_type| {
@@ -153,8 +161,13 @@ pub async fn ask(
         (unsaved, std::mem::take(&mut watched.notes), MeasuredHost::from(watched))
     };
     let mut told = HashSet::new();
+    let chosen = Chosen {
+        resolvers: resolvers.clone(),
+        named: !args.resolver.is_empty(),
+        authorities: &args.authority,
+    };
     for (unsaved, notes, host) in sweep(hosts, settings(args, resolvers, policy), console, save).await? {
-        let (problems, notes) = remarks(&notes, &args.resolver, &args.authority, &mut told);
+        let (problems, notes) = remarks(&notes, &chosen, host.is_heard(), &mut told);
         measured.problems.extend(unsaved.into_iter().chain(problems));
         measured.hosts.push(MeasuredHost { notes, ..host });
     }
@@ -280,19 +293,33 @@ fn note_spelling(host: &Host, system: Option<&System>, console: &Console) {
     }
 }
 
-/// Servers that the user named and that do not work are problems; everything else is a note. A server is told once.
+/// Who is asked, and who chose them.
+struct Chosen<'a> {
+    resolvers: Vec<SocketAddr>,
+    /// By the user, not by the system.
+    named: bool,
+    authorities: &'a [SocketAddr],
+}
+
+/// Servers that the user named and that do not work are problems, and so are the system's where nothing else was
+/// `heard`; everything else is a note. A server is told once.
 fn remarks(
     notes: &[Note],
-    resolvers: &[SocketAddr],
-    authorities: &[SocketAddr],
+    chosen: &Chosen<'_>,
+    heard: bool,
     told: &mut HashSet<SocketAddr>,
 ) -> (Vec<Problem>, Vec<String>) {
+    let resolver = |server: &SocketAddr| chosen.resolvers.contains(server) && (chosen.named || !heard);
     let (mut problems, mut remarks) = (Vec::new(), Vec::new());
     for note in notes {
         match note {
-            Note::Silent { server, .. } if resolvers.contains(server) || authorities.contains(server) => {
+            Note::Silent { server, .. } if resolver(server) || chosen.authorities.contains(server) => {
                 if told.insert(*server) {
-                    let what = if resolvers.contains(server) { "--resolver" } else { "--authority" };
+                    let what = match (resolver(server), chosen.named) {
+                        (true, true) => "--resolver",
+                        (true, false) => RESOLV_CONF,
+                        (false, _) => "--authority",
+                    };
                     problems.push(Problem::new(what, note, note.hint().unwrap_or_default()));
                 }
             }

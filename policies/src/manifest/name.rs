@@ -7,15 +7,15 @@ const MAX: usize = 63;
 
 /// A valid name for `host`: a dot becomes `-` and a hyphen `--`, which reads back in one way only, since a label
 /// neither starts nor ends with a hyphen: `a.b.example` and `a-b.example` differ. What exceeds 63 bytes is cut and
-/// ends in `---` and a hash; no uncut name holds three hyphens in a row.
+/// ends in `---` and a hash, as does one with an underscore; no other name holds three hyphens in a row.
 #[must_use]
 pub fn resource_name(host: &Host) -> String {
-    let whole = host.as_str().replace('-', "--").replace('.', "-");
-    if whole.len() <= MAX {
+    let whole = host.as_str().replace('-', "--").replace(['.', '_'], "-");
+    if whole.len() <= MAX && !host.as_str().contains('_') {
         return whole;
     }
     let hash = format!("---{:016x}", fnv1a(host.as_str().as_bytes()));
-    let head = whole.get(..MAX - hash.len()).unwrap_or(&whole).trim_end_matches('-');
+    let head = whole.get(..whole.len().min(MAX - hash.len())).unwrap_or(&whole).trim_end_matches('-');
     format!("{head}{hash}")
 }
 

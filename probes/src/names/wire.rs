@@ -86,6 +86,7 @@ fn client_subnet(out: &mut Vec<u8>, subnet: IpNet) {
 
 /// What a response says.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "the flags of a message are independent")]
 pub(crate) struct Reply {
     /// Bytes of the message.
     pub(crate) size: usize,

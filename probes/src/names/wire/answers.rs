@@ -17,7 +17,7 @@ pub(super) struct Answers<'m> {
     rtype: u16,
     /// Where the name stands to which the chain leads so far.
     end: usize,
-    answers: Vec<Answer>,
+    addresses: Vec<Answer>,
     chain: Vec<Cname>,
     endless: bool,
     /// Records of other names, so far.
@@ -37,20 +37,23 @@ pub(super) struct Found {
 impl<'m> Answers<'m> {
     /// For records of type `rtype` of the name at `end`. `room` is how many are expected.
     pub(super) fn new(message: &'m [u8], rtype: u16, end: usize, room: usize) -> Self {
-        let answers = Vec::with_capacity(room);
-        Self { message, rtype, end, answers, chain: Vec::new(), endless: false, early: Vec::new() }
+        let addresses = Vec::with_capacity(room);
+        Self { message, rtype, end, addresses, chain: Vec::new(), endless: false, early: Vec::new() }
     }
 
     /// Takes the next record; nothing where its data are not what its type says.
     pub(super) fn add(&mut self, record: Record<'m>) -> Option<()> {
-        if record.rtype != TYPE_CNAME && record.rtype != self.rtype {
+        let address_asked = record.rtype == self.rtype && matches!(record.rtype, TYPE_A | TYPE_AAAA);
+        if record.rtype != TYPE_CNAME && !address_asked {
             return Some(());
         }
         let owner = name::start(self.message, record.owner);
         if owner == self.end || name::same(self.message, record.owner, self.end) {
             return self.take(&record);
         }
-        address(record.rtype, record.data)?;
+        if record.rtype != TYPE_CNAME {
+            address(record.rtype, record.data)?;
+        }
         self.early.push(record);
         Some(())
     }
@@ -59,9 +62,8 @@ impl<'m> Answers<'m> {
         if record.rtype == TYPE_CNAME {
             self.follow(record)
         } else {
-            if let Some(addr) = address(record.rtype, record.data)? {
-                self.answers.push(Answer { addr, ttl: record.ttl });
-            }
+            let addr = address(record.rtype, record.data)?;
+            self.addresses.push(Answer { addr, ttl: record.ttl });
             Some(())
         }
     }
@@ -76,7 +78,7 @@ impl<'m> Answers<'m> {
         (behind == alias.data_at + alias.data.len()).then_some(())?;
         self.chain.push(Cname { target: target.to_string(), ttl: alias.ttl });
         self.end = name::start(self.message, alias.data_at);
-        self.answers.clear();
+        self.addresses.clear();
         Some(())
     }
 
@@ -85,7 +87,7 @@ impl<'m> Answers<'m> {
             self.look_back()?;
         }
         let end = if self.chain.is_empty() { None } else { Some(WireName::at(self.message, self.end)?) };
-        let Self { mut answers, chain, endless, .. } = self;
+        let Self { addresses: mut answers, chain, endless, .. } = self;
         if endless {
             answers.clear();
         }
@@ -108,20 +110,20 @@ impl<'m> Answers<'m> {
                 return Some(());
             }
         }
-        let later = std::mem::take(&mut self.answers);
+        let later = std::mem::take(&mut self.addresses);
         for (record, _) in of_end(self.end, false) {
             self.take(record)?;
         }
-        self.answers.extend(later);
+        self.addresses.extend(later);
         Some(())
     }
 }
 
-/// The address in a record's data: nothing where they have another length, nothing inside where it holds none.
-fn address(rtype: u16, data: &[u8]) -> Option<Option<IpAddr>> {
-    match rtype {
-        TYPE_A => Some(Some(Ipv4Addr::from(<[u8; 4]>::try_from(data).ok()?).into())),
-        TYPE_AAAA => Some(Some(Ipv6Addr::from(<[u8; 16]>::try_from(data).ok()?).into())),
-        _ => Some(None),
+/// The address in a record's data; nothing where they have another length.
+fn address(rtype: u16, data: &[u8]) -> Option<IpAddr> {
+    if rtype == TYPE_A {
+        Some(Ipv4Addr::from(<[u8; 4]>::try_from(data).ok()?).into())
+    } else {
+        Some(Ipv6Addr::from(<[u8; 16]>::try_from(data).ok()?).into())
     }
 }
