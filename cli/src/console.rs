@@ -5,14 +5,13 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::io::{self, BufWriter, IsTerminal, Write};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use tempfile::NamedTempFile;
 
 use crate::exit::Exit;
 use crate::report::Problem;
+use crate::write::Pending;
 
 /// The two streams and how much may be said on them.
 #[derive(Debug)]
@@ -22,7 +21,7 @@ pub struct Console {
     quiet: bool,
     bar: ProgressBar,
     /// Instead of stdout: what is written so far, and what it will be called.
-    file: Option<(NamedTempFile, PathBuf)>,
+    file: Option<(Pending, PathBuf)>,
 }
 
 /// How a piece of text is meant; colour never carries a meaning that the words lack.
@@ -69,14 +68,7 @@ impl Console {
     /// # Errors
     /// The folder is missing or cannot be written.
     pub fn send_to(&mut self, path: PathBuf) -> Result<(), Problem> {
-        // A link stays: what it leads to is replaced.
-        let path = match std::fs::symlink_metadata(&path) {
-            Ok(found) if found.is_symlink() => {
-                std::fs::canonicalize(&path).map_err(|error| unwritable(&path, &error))?
-            }
-            _ => path,
-        };
-        let file = partial(&path).map_err(|error| unwritable(&path, &error))?;
+        let file = Pending::open(&path).map_err(|error| unwritable(&path, &error))?;
         self.file = Some((file, path));
         self.colour = false;
         Ok(())
@@ -89,12 +81,10 @@ impl Console {
     /// The name is taken by something that is no file, or the disk is full.
     pub fn keep(&mut self, exit: Exit) -> Result<(), Problem> {
         let Some((file, path)) = self.file.take() else { return Ok(()) };
-        if exit == Exit::CouldNot && file.as_file().metadata().is_ok_and(|found| found.len() == 0) {
+        if exit == Exit::CouldNot && file.is_empty() {
             return Ok(());
         }
-        // The run may have taken hours, and the name another thing meanwhile.
-        regular(&path).map_err(|error| unwritable(&path, &error))?;
-        file.persist(&path).map(drop).map_err(|error| unwritable(&path, &error.error))
+        file.keep().map_err(|error| unwritable(&path, &error))
     }
 
     /// Empty text in this console's colours.
@@ -113,7 +103,7 @@ impl Console {
 
     fn write(&self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
         if let Some((file, _)) = &self.file {
-            let mut out = BufWriter::new(file.as_file());
+            let mut out = BufWriter::new(file.file());
             return write(&mut out).and_then(|()| out.flush());
         }
         let mut out = BufWriter::new(io::stdout().lock());
@@ -272,25 +262,6 @@ impl Text {
     pub fn finish(self) -> String {
         self.body
     }
-}
-
-/// The file that will become `path`: beside it, and readable as the umask allows. A device or a pipe is no place for a
-/// file that takes its name at the end.
-/// Whether the name is that of a regular file, or free.
-fn regular(path: &Path) -> io::Result<()> {
-    let taken = std::fs::symlink_metadata(path).is_ok_and(|found| !found.is_file());
-    if taken || path.file_name().is_none() {
-        Err(io::Error::other("it is not a regular file"))
-    } else {
-        Ok(())
-    }
-}
-
-fn partial(path: &Path) -> io::Result<NamedTempFile> {
-    regular(path)?;
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let readable = std::fs::Permissions::from_mode(0o666);
-    tempfile::Builder::new().permissions(readable).tempfile_in(folder.unwrap_or_else(|| Path::new(".")))
 }
 
 fn unwritable(path: &Path, error: &io::Error) -> Problem {

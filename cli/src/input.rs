@@ -132,6 +132,21 @@ impl Found {
     }
 }
 
+/// Reads a text file of at most `most` bytes.
+///
+/// # Errors
+/// It cannot be read, or is larger.
+pub fn text(path: &Path, most: u64) -> Result<String, Problem> {
+    let mut text = String::new();
+    let read = File::open(path).and_then(|file| file.take(most + 1).read_to_string(&mut text));
+    let size = read.map_err(|error| unreadable(path, &error))? as u64;
+    if size > most {
+        let message = format!("is larger than {} MiB", most >> 20);
+        return Err(Problem::new(path.display(), message, "check the path"));
+    }
+    Ok(text)
+}
+
 /// Reads the saved windows of a folder (every `.json` in it, by name) or of one file.
 #[must_use]
 pub fn windows(path: &Path) -> (Vec<ObservationWindow>, Vec<Problem>) {

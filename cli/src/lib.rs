@@ -15,6 +15,7 @@ pub mod render;
 pub mod report;
 pub mod serve;
 pub mod store;
+pub mod write;
 
 use anyhow::Context;
 

@@ -116,7 +116,7 @@ impl Host {
             let inner = label
                 .bytes()
                 .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'-' | b'_'));
-            if !inner || label.is_empty() || label.starts_with('-') || label.ends_with('-') {
+            if !inner || label.is_empty() || label.starts_with(['-', '_']) || label.ends_with(['-', '_']) {
                 return Err(HostError::BadLabel { name: name(), label: clip(label) });
             }
             if label.len() > 63 {

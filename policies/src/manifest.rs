@@ -21,7 +21,7 @@ use egress::{Gateway, SubsetRule, VirtualService};
 pub(crate) use load::clip;
 pub use load::{Kind, LoadProblem, Loadable, Loaded, MAX_FILE_BYTES};
 pub use mesh_config::dns_refresh_rate_in;
-pub use name::{is_resource_name, resource_name};
+pub use name::{is_resource_name, resource_name, stable_hash};
 #[cfg(test)]
 pub(crate) use read::read;
 pub use yaml::{ManifestError, parse, render};

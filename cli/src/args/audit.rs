@@ -66,6 +66,9 @@ pub struct AuditArgs {
     /// Write what `--fix` prints into the files; comments and formatting stay.
     #[arg(long, requires = "fix", conflicts_with = "cluster")]
     pub write: bool,
+    /// With `--write`, also mend files that a link reaches outside of the folder given.
+    #[arg(long, requires = "write")]
+    pub follow_links: bool,
     /// Explain a rule: what, why, examples, evidence, remedy; `all` lists the rules.
     #[arg(long, value_name = "CODE", exclusive = true)]
     pub explain: Option<String>,

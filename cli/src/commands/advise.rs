@@ -13,7 +13,11 @@ use policies::{Family, LookupFamily, Observed, Platform, Protocol, ProxyKind, Se
 
 use crate::args::{self, AdviceArgs, ManifestArgs, PlatformArgs};
 use crate::commands::measure::{Measured, MeasuredFamily, MeasuredHost};
+use crate::input;
 use crate::report::{Body, FamilyReport, HostReport, Inputs, Problem, Report};
+
+/// Largest policy, bytes.
+const LARGEST_POLICY: u64 = 1 << 20;
 
 /// What turns facts into advice, the same for every name of a run.
 #[derive(Debug)]
@@ -105,8 +109,7 @@ pub(crate) fn families(families: [MeasuredFamily; 2], policy: &Policy) -> [Famil
 /// When the file cannot be read or is no policy.
 pub fn policy(file: Option<&Path>) -> anyhow::Result<Policy> {
     let Some(file) = file else { return Ok(Policy::default()) };
-    let text =
-        std::fs::read_to_string(file).with_context(|| format!("cannot read policy {}", file.display()))?;
+    let text = input::text(file, LARGEST_POLICY)?;
     Policy::from_yaml(&text).with_context(|| {
         format!("{} is no policy; `egress-audit policy` prints one to start from", file.display())
     })

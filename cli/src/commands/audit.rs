@@ -17,8 +17,10 @@ use crate::commands::{advise, measure};
 use crate::console::Console;
 use crate::exit::Exit;
 use crate::format::Format;
+use crate::input;
 use crate::render;
 use crate::report::{AuditReport, Body, Counts, FailOn, Inputs, Problem, Report};
+use crate::write;
 
 mod explain;
 mod files;
@@ -28,6 +30,10 @@ use files::Files;
 
 /// Findings of a baseline that are named when they are gone.
 const STALE_NAMED: usize = 10;
+/// Characters of a file that an error shows.
+const LONGEST_QUOTE: usize = 60;
+/// Largest baseline, bytes.
+const LARGEST_BASELINE: u64 = 64 << 20;
 
 /// Reads, asks, audits and prints.
 ///
@@ -38,7 +44,7 @@ pub async fn run(args: &AuditArgs, console: &mut Console) -> anyhow::Result<Exit
         return explain::run(code, console);
     }
     let mut platform = advise::platform(&args.platform);
-    let (files, problems) = if args.cluster.cluster {
+    let (files, mut problems) = if args.cluster.cluster {
         deployed(args, &mut platform, console).await?
     } else {
         let (mut files, problems) = Files::read(&args.paths);
@@ -47,16 +53,6 @@ pub async fn run(args: &AuditArgs, console: &mut Console) -> anyhow::Result<Exit
         }
         (files, problems)
     };
-    let empty = files.loaded.documents == 0 && files.loaded.problems.is_empty() && !args.cluster.cluster;
-    let nothing = (empty && problems.is_empty()).then(|| {
-        let hint = "check the command or the path that they come from";
-        Problem::new(
-            args.paths.first().map_or(files::STDIN.into(), |path| path.display().to_string()),
-            "holds no document",
-            hint,
-        )
-    });
-    let problems = [problems, nothing.into_iter().collect()].concat();
     let (known, evidence) = known(args, &files.loaded, &platform, console).await?;
     let baseline = args.baseline.as_deref().map(read_baseline).transpose()?;
     let context = context(args, platform);
@@ -69,11 +65,16 @@ pub async fn run(args: &AuditArgs, console: &mut Console) -> anyhow::Result<Exit
         let texts =
             files.texts.iter().filter_map(|(name, text)| Some((name.clone(), text.clone()?))).collect();
         let mended = mend(&texts, &files.loaded, &known, &context, baseline.as_ref());
+        let write = args.write.then_some(fix::Write { follow_links: args.follow_links });
+        let fixed = fix::run(&files, &found.findings, &mended, write, console)?;
+        problems.extend(fixed.problems);
         // What a fix has mended does not fail the run any more.
-        found.findings = fix::run(&files, &found.findings, &mended, args.write, console)?;
+        found.findings = fixed.left;
     }
     let mut problems = [problems, evidence.problems].concat();
-    problems.extend(files.loaded.problems.iter().map(problem));
+    problems.extend(
+        files.loaded.problems.iter().map(|found| problem(found, files.outside.contains(&found.file))),
+    );
     let body = Body::Audit(AuditReport {
         files: files.texts.len(),
         file_names: files.texts.keys().cloned().collect(),
@@ -93,13 +94,21 @@ pub async fn run(args: &AuditArgs, console: &mut Console) -> anyhow::Result<Exit
     Ok(report.exit())
 }
 
-fn problem(found: &LoadProblem) -> Problem {
+/// A file that a link reaches outside of the folder may be anybody's: nothing of its text is shown.
+fn problem(found: &LoadProblem, outside: bool) -> Problem {
     let subject = match found.line {
         0 => found.file.clone(),
         line => format!("{}:{line}:{}", found.file, found.column),
     };
+    if outside {
+        let hint = "name the file itself if it is meant to be audited";
+        return Problem::new(subject, "is no manifest, and a link out of its folder leads to it", hint);
+    }
     let near = match found.snippet.trim() {
         "" => String::new(),
+        snippet if snippet.chars().count() > LONGEST_QUOTE => {
+            format!(" in `{}…`", snippet.chars().take(LONGEST_QUOTE).collect::<String>())
+        }
         snippet => format!(" in `{snippet}`"),
     };
     Problem::new(subject, format!("{}{near}", found.message), found.hint.clone())
@@ -127,7 +136,7 @@ async fn deployed(
     deployed.add_config(mesh.config);
     problems.extend(deployed.problems);
     let texts = deployed.texts.into_iter().map(|(name, text)| (name, Some(text)));
-    Ok((Files { loaded: deployed.loaded, texts: texts.collect() }, problems))
+    Ok((Files { loaded: deployed.loaded, texts: texts.collect(), ..Files::default() }, problems))
 }
 
 fn context(args: &AuditArgs, platform: Platform) -> Context {
@@ -143,7 +152,8 @@ fn context(args: &AuditArgs, platform: Platform) -> Context {
 
 fn write_baseline(path: &Path, findings: &[Finding], console: &Console) -> anyhow::Result<()> {
     let text = serde_json::to_string_pretty(&Baseline::of(findings))?;
-    std::fs::write(path, text + "\n").with_context(|| format!("cannot write {}", path.display()))?;
+    write::write(path, (text + "\n").as_bytes())
+        .with_context(|| format!("cannot write {}", path.display()))?;
     console.note(&format!("{} holds {} findings", path.display(), findings.len()));
     Ok(())
 }
@@ -159,7 +169,7 @@ fn tell_stale(stale: &[String], console: &Console) {
 }
 
 fn read_baseline(path: &Path) -> anyhow::Result<Baseline> {
-    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let text = input::text(path, LARGEST_BASELINE)?;
     serde_json::from_str(&text)
         .with_context(|| format!("{} is no baseline; write one with `--write-baseline`", path.display()))
 }

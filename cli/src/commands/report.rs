@@ -12,7 +12,7 @@ use crate::render;
 use crate::report::{Problem, Report};
 
 /// Largest report that is read, bytes.
-const LARGEST: u64 = 1 << 30;
+const LARGEST: u64 = 256 << 20;
 
 /// Renders a saved report.
 ///
@@ -26,7 +26,11 @@ pub fn run(args: &ReportArgs, console: &Console) -> anyhow::Result<Exit> {
     } else {
         Box::new(std::fs::File::open(&args.file).with_context(|| format!("cannot read {name}"))?)
     };
-    reader.take(LARGEST).read_to_string(&mut text).with_context(|| format!("cannot read {name}"))?;
+    let size =
+        reader.take(LARGEST + 1).read_to_string(&mut text).with_context(|| format!("cannot read {name}"))?;
+    if size as u64 > LARGEST {
+        anyhow::bail!("{name} is larger than {} MiB", LARGEST >> 20);
+    }
     let report = Report::read(&text).map_err(|error| Problem::about(name, &error))?;
     let format = report.body.kind().check(args.output)?;
     render::report(&report, format, console)?;

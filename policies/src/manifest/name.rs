@@ -14,13 +14,14 @@ pub fn resource_name(host: &Host) -> String {
     if whole.len() <= MAX && !host.as_str().contains('_') {
         return whole;
     }
-    let hash = format!("---{:016x}", fnv1a(host.as_str().as_bytes()));
+    let hash = format!("---{:016x}", stable_hash(host.as_str().as_bytes()));
     let head = whole.get(..whole.len().min(MAX - hash.len())).unwrap_or(&whole).trim_end_matches('-');
     format!("{head}{hash}")
 }
 
 /// FNV-1a, 64 bits: stable over releases, which the standard library's hashers do not promise.
-fn fnv1a(bytes: &[u8]) -> u64 {
+#[must_use]
+pub fn stable_hash(bytes: &[u8]) -> u64 {
     bytes
         .iter()
         .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
@@ -43,7 +44,7 @@ pub(super) fn joined(prefix: &str, host: &Host) -> String {
     if name.len() <= MAX {
         return name;
     }
-    let hash = format!("---{:016x}", fnv1a(format!("{prefix}/{host}").as_bytes()));
+    let hash = format!("---{:016x}", stable_hash(format!("{prefix}/{host}").as_bytes()));
     let head = name.get(..MAX - hash.len()).unwrap_or(&name).trim_end_matches('-');
     format!("{head}{hash}")
 }

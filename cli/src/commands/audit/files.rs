@@ -2,7 +2,7 @@
 //! cannot be read becomes a problem, and the rest is read all the same. Reading stops at the loader's size limit, so
 //! that a device or an endless pipe costs no memory; links to folders are not followed, so that none leads in a circle.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -23,20 +23,44 @@ pub(super) struct Files {
     pub(super) loaded: Loaded,
     /// The files as they are, by the name that findings carry; none where they are no text.
     pub(super) texts: BTreeMap<String, Option<String>>,
+    /// Those that a link reaches outside of the folder that was given, or of the file's own.
+    pub(super) outside: BTreeSet<String>,
 }
 
 impl Files {
     pub(super) fn read(paths: &[PathBuf]) -> (Self, Vec<Problem>) {
         let (mut files, mut problems) = (Self::default(), Vec::new());
         for path in paths {
-            let before = files.texts.len();
+            let (before, documents) = (files.texts.len(), files.loaded.documents);
+            let told = problems.len() + files.loaded.problems.len();
             files.path(path, DEEPEST, &mut problems);
+            files.note_links(path);
+            let read =
+                files.loaded.documents > documents || problems.len() + files.loaded.problems.len() > told;
             if files.texts.len() == before && path.is_dir() {
                 let hint = "name a folder that holds manifests, or the files themselves";
                 problems.push(Problem::new(path.display(), "holds no .yaml, .yml or .json", hint));
+            } else if !read && files.texts.len() > before {
+                let subject = if path == Path::new("-") { STDIN.to_owned() } else { name(path) };
+                let hint = "check the command or the path that the manifests come from";
+                problems.push(Problem::new(subject, "holds no document", hint));
             }
         }
         (files, problems)
+    }
+
+    /// Marks what lies outside of `given`, once all links are followed.
+    fn note_links(&mut self, given: &Path) {
+        let folder = if given.is_dir() { Some(given) } else { given.parent() };
+        let folder = folder.filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let Ok(folder) = folder.canonicalize() else { return };
+        let beneath = |name: &str| {
+            given == Path::new("-")
+                || Path::new(name).canonicalize().is_ok_and(|real| real.starts_with(&folder))
+        };
+        let here = |name: &&String| Path::new(name.as_str()).starts_with(self::name(given));
+        let outside: Vec<_> = self.texts.keys().filter(here).filter(|name| !beneath(name)).cloned().collect();
+        self.outside.extend(outside);
     }
 
     fn path(&mut self, path: &Path, depth: usize, problems: &mut Vec<Problem>) {

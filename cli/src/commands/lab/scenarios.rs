@@ -7,8 +7,12 @@ use labdns::{Scenario, scenarios};
 
 use crate::console::Console;
 use crate::exit::Exit;
+use crate::input;
 use crate::render::table::columns;
 use crate::report::Problem;
+
+/// Largest scenario, bytes.
+pub(super) const LARGEST: u64 = 16 << 20;
 
 /// Lists the scenarios, or prints the named one.
 pub(super) fn run(name: Option<&str>, console: &Console) -> anyhow::Result<Exit> {
@@ -25,7 +29,7 @@ pub(super) fn open(name: &str) -> Result<Scenario, Problem> {
     if !path.exists() {
         return parse(name, builtin(name)?);
     }
-    let text = std::fs::read_to_string(path).map_err(|error| unusable(path, &error))?;
+    let text = input::text(path, LARGEST)?;
     parse(name, &text)
 }
 

@@ -1,13 +1,14 @@
 //! The folder that `--save` fills: one JSON file a name and record type. It is opened before anything is measured, so
-//! that a wrong path costs no waiting.
+//! that a wrong path costs no waiting. Nothing in it is touched but the windows themselves.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use policies::ObservationWindow;
+use policies::manifest::stable_hash;
 
 use crate::report::Problem;
+use crate::write;
 
 /// Longest stem of a file name; file systems allow 255 bytes with the endings.
 const LONGEST_STEM: usize = 200;
@@ -20,10 +21,10 @@ impl Folder {
     /// Makes the folder where it is missing, and checks that it can be written.
     pub(super) fn open(path: &Path) -> Result<Self, Problem> {
         let folder = Self(path.to_owned());
-        let probe = path.join(".egress-audit");
+        // A file without a name: it takes nobody's place.
         std::fs::create_dir_all(path)
-            .and_then(|()| std::fs::write(&probe, b""))
-            .and_then(|()| std::fs::remove_file(&probe))
+            .and_then(|()| tempfile::tempfile_in(path))
+            .map(drop)
             .map_err(|error| folder.problem(&error))?;
         Ok(folder)
     }
@@ -37,13 +38,14 @@ impl Folder {
     }
 
     fn write(&self, window: &ObservationWindow) -> io::Result<()> {
-        let target = self.0.join(file_name(window));
-        let partial = target.with_extension("partial");
-        let mut file = io::BufWriter::new(std::fs::File::create(&partial)?);
-        serde_json::to_writer_pretty(&mut file, window).map_err(io::Error::other)?;
-        file.write_all(b"\n")?;
-        file.into_inner().map_err(io::IntoInnerError::into_error)?;
-        std::fs::rename(&partial, &target)
+        let mut text = serde_json::to_vec_pretty(window).map_err(io::Error::other)?;
+        text.push(b'\n');
+        let path = self.0.join(file_name(window));
+        // A link out of the folder is another's file.
+        if path.is_symlink() {
+            return Err(io::Error::other(format!("{} is a link", path.display())));
+        }
+        write::write(&path, &text)
     }
 
     fn problem(&self, error: &io::Error) -> Problem {
@@ -58,9 +60,7 @@ fn file_name(window: &ObservationWindow) -> String {
     let stem = if host.len() <= LONGEST_STEM {
         host.to_owned()
     } else {
-        let mut hasher = DefaultHasher::new();
-        host.hash(&mut hasher);
-        format!("{}-{:016x}", &host[..LONGEST_STEM], hasher.finish())
+        format!("{}-{:016x}", &host[..LONGEST_STEM], stable_hash(host.as_bytes()))
     };
     format!("{stem}.{}.json", window.record_type)
 }
