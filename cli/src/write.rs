@@ -128,7 +128,7 @@ struct Resolved {
 
 fn resolve(path: &Path) -> io::Result<Resolved> {
     let mut path = path.to_owned();
-    for _ in 0..MOST_LINKS {
+    for links in 0..MOST_LINKS {
         let name = path.file_name().ok_or_else(not_regular)?.to_owned();
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let folder = folder.canonicalize()?;
@@ -143,7 +143,7 @@ fn resolve(path: &Path) -> io::Result<Resolved> {
         }
         let found = match std::fs::symlink_metadata(&path) {
             Ok(found) => found,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            Err(error) if error.kind() == io::ErrorKind::NotFound && links == 0 => {
                 return Ok(Resolved { path, found: None, stream: false });
             }
             Err(error) => return Err(error),

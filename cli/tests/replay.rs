@@ -119,8 +119,8 @@ fn a_result_goes_into_a_file_whole_or_not_at_all() {
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
 }
 
-/// A link is not a regular file: it stays, and what it leads to is replaced. One that leads nowhere, or to a device, is
-/// refused.
+/// A link is not a regular file: it stays, and what it leads to is replaced, or written to where it is a device. One that
+/// leads nowhere is refused.
 #[test]
 fn a_result_goes_where_a_link_leads() {
     let folder = tempfile::tempdir().unwrap();
@@ -135,10 +135,10 @@ fn a_result_goes_where_a_link_leads() {
     let printed = run(&args).stdout;
     assert!(run(&[&args[..], &["--output-file", link.to_str().unwrap()]].concat()).status.success());
     assert_eq!(std::fs::read(&file).unwrap(), printed);
-    for bad in [lost, device] {
-        let output = run(&[&args[..], &["--output-file", bad.to_str().unwrap()]].concat());
-        assert_eq!(output.status.code(), Some(2));
-        assert!(std::fs::symlink_metadata(&bad).unwrap().is_symlink());
+    for (place, code) in [(lost, 2), (device, 0)] {
+        let output = run(&[&args[..], &["--output-file", place.to_str().unwrap()]].concat());
+        assert_eq!(output.status.code(), Some(code));
+        assert!(std::fs::symlink_metadata(&place).unwrap().is_symlink());
     }
     assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink());
 }
@@ -147,7 +147,7 @@ fn a_result_goes_where_a_link_leads() {
 fn a_place_that_can_hold_no_file_is_named_before_the_work() {
     let folder = tempfile::tempdir().unwrap();
     let gone = folder.path().join("gone/report.json").display().to_string();
-    for place in [&gone, "/dev/null", &folder.path().display().to_string()] {
+    for place in [&gone, &folder.path().display().to_string()] {
         let output = run(&["classify", "--from", WINDOWS, "--output-file", place]);
         let words = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(2), "{words}");

@@ -12,6 +12,7 @@ mod connections;
 mod duplicates;
 mod ejection;
 mod gateways;
+mod hosts;
 mod listeners;
 mod mend;
 mod mesh;

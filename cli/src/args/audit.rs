@@ -17,6 +17,7 @@ use crate::report::FailOn;
   egress-audit audit manifests/ --fix | git apply
   egress-audit audit --cluster -A
   egress-audit audit --explain EA201")]
+#[expect(clippy::struct_excessive_bools, reason = "flags of a command line are independent")]
 pub struct AuditArgs {
     /// Files and folders of manifests (`-`: standard input).
     #[arg(required_unless_present_any = ["explain", "cluster"], conflicts_with = "cluster")]

@@ -242,7 +242,9 @@ fn hosts(loaded: &Loaded) -> BTreeSet<Host> {
 /// The hosts of the entries in files and folders that ask DNS for them, each with its `resolution`, in the order read.
 pub(super) fn declared(paths: &[PathBuf]) -> (Vec<(Host, Resolution)>, Vec<Problem>) {
     let (files, mut problems) = Files::read(paths);
-    problems.extend(files.loaded.problems.iter().map(problem));
+    problems.extend(
+        files.loaded.problems.iter().map(|found| problem(found, files.outside.contains(&found.file))),
+    );
     let resolution = |entry: &Loadable| {
         entry.root.text_at("spec.resolution").and_then(Resolution::parse).unwrap_or_default()
     };

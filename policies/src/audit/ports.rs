@@ -9,7 +9,7 @@ use super::patch::replace;
 use super::rule::Rule;
 use crate::finding::Severity;
 use crate::manifest::node::{Node, Place};
-use crate::{Citation, Host, HostError, Resolution};
+use crate::{Citation, Resolution};
 
 const SERVICE_ENTRY: Citation =
     Citation::docs("https://istio.io/latest/docs/reference/config/networking/service-entry/");
@@ -138,7 +138,7 @@ pub(super) const RULES: &[Rule] = &[
         fix: "write the bare name",
         source: &[SERVICE_ENTRY],
         examples: include_str!("examples/EA510.yaml"),
-        check: no_host_name,
+        check: super::hosts::no_host_name,
     },
     Rule {
         code: "EA511",
@@ -398,38 +398,6 @@ fn static_without_endpoints(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
                 draft.hint("list the endpoints, or write `resolution: NONE`; a wildcard cannot be looked up");
             } else if entry.has_addresses() {
                 draft.hint("list the addresses as endpoints too, or write `resolution: DNS`");
-            }
-        }
-    }
-}
-
-fn no_host_name(mesh: &Mesh<'_>, found: &mut Findings<'_>) {
-    for entry in &mesh.entries {
-        for other in entry.spec.list("hosts").iter().filter(|host| host.text().is_none()) {
-            found
-                .add(entry.resource, other.at, "a host is a text, and this is none")
-                .hint("write a bare name");
-        }
-        for host in &entry.hosts {
-            match Host::parse(host.name.strip_prefix("*.").unwrap_or(host.name)) {
-                Err(HostError::Wildcard { .. }) => {}
-                Ok(asked) => {
-                    if let Some(doubt) = asked.doubt(host.name) {
-                        let hint = "type the name anew, or keep it if it is meant so";
-                        found
-                            .add(
-                                entry.resource,
-                                host.at,
-                                format!("the host is asked for as {asked}: {doubt}"),
-                            )
-                            .about(host.name)
-                            .severity(Severity::Warning)
-                            .hint(hint);
-                    }
-                }
-                Err(error) => {
-                    found.add(entry.resource, host.at, error.to_string()).about(host.name).hint(error.hint());
-                }
             }
         }
     }

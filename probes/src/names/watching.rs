@@ -19,9 +19,14 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use crate::names::authority::Authorities;
+use crate::names::budget::Budget;
 use crate::names::sample::{Sampler, Sending};
 use crate::names::sweep::Authoritative;
 use crate::names::window::Vantages;
+
+/// Queries at most for one lookup with the aliases that it follows, and for one search: the zone chooses both.
+const OF_A_LOOKUP: usize = 40;
+const OF_A_SEARCH: usize = 200;
 
 /// Lookups under way at once.
 const AT_ONCE: usize = 1024;
@@ -255,7 +260,7 @@ impl Watching {
         self.under_way += 1;
         let (vantages, answers, clock) = (Arc::clone(&self.vantages), self.answers.0.clone(), self.clock);
         tokio::spawn(async move {
-            let mut sample = vantages.sample(&key.0, key.1, index, &source).await;
+            let mut sample = vantages.sample(&key.0, key.1, index, &source, &Budget::new(OF_A_LOOKUP)).await;
             let took = sample.rtt;
             sample.at = clock.now().checked_sub(took).unwrap_or(sample.at);
             // Only a caller that is gone does not listen.
@@ -306,7 +311,7 @@ impl Watching {
             }
             let vantages = Arc::clone(&self.vantages);
             self.searches.spawn(async move {
-                let found = vantages.authorities.find(&host).await;
+                let found = vantages.authorities.find(&host, &Budget::new(OF_A_SEARCH)).await;
                 (host, found.servers)
             });
         }
