@@ -108,6 +108,7 @@ pub struct RunArgs {
 
 impl EnvoyArgs {
     /// Length of the response in flight.
+    #[must_use]
     pub fn stream(&self) -> Duration {
         self.stream.unwrap_or(Duration::from_secs(40))
     }

@@ -61,6 +61,6 @@ pub(super) async fn run(args: &RunArgs, console: &mut Console) -> anyhow::Result
         }
     }
     let lab = LabReport { evidence, matrix: None };
-    let report = report("lab run drain", format!("scale {}", scale), &versions(&binaries), lab);
+    let report = report("lab run drain", format!("scale {scale}"), &versions(&binaries), lab);
     finish(report, whole, &args.envoy, console)
 }
