@@ -8,6 +8,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+mod asked;
 mod connections;
 mod duplicates;
 mod ejection;
@@ -29,8 +30,8 @@ mod spelling;
 mod suppress;
 mod wildcards;
 
+pub use asked::asked_hosts;
 pub use mend::{Mended, mend};
-pub use mesh::asked_hosts;
 pub use patch::apply;
 pub use rule::{Example, ExampleDns, Rule, examples};
 pub use suppress::Baseline;

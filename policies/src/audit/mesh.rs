@@ -353,7 +353,7 @@ impl<'a> Entry<'a> {
 
     /// The proxies look its hosts up, not its endpoints or workloads.
     pub(crate) fn asks_for_hosts(&self) -> bool {
-        asks_for_hosts(self.spec)
+        super::asked::asks_for_hosts(self.spec)
     }
 
     /// Names and advice of the hosts that DNS was observed for; only where the entry asks DNS for its hosts.
@@ -488,21 +488,4 @@ impl<'a> Scope<'a> {
             (Self::Namespaces(one), Self::Namespaces(two)) => one.intersection(two).next().is_some(),
         }
     }
-}
-
-/// Whether a ServiceEntry's `spec` makes proxies look its hosts up, not its endpoints or workloads.
-fn asks_for_hosts(spec: &Node) -> bool {
-    let resolution = spec.text_at("resolution").and_then(Resolution::parse);
-    matches!(resolution, Some(Resolution::Dns | Resolution::DnsRoundRobin))
-        && spec.list("endpoints").is_empty()
-        && spec.get("workloadSelector").is_none()
-}
-
-/// Entries with the hosts that they ask DNS for; wildcards and the cluster's own names are left out.
-pub fn asked_hosts(loaded: &Loaded) -> impl Iterator<Item = (&Loadable, Host)> {
-    let entries = loaded.resources.iter().filter(|resource| resource.kind == Kind::ServiceEntry);
-    let asks = entries.filter(|entry| entry.root.get("spec").is_some_and(asks_for_hosts));
-    asks.flat_map(|entry| entry.root.list("spec.hosts").iter().map(move |host| (entry, host)))
-        .filter_map(|(entry, host)| Some((entry, Host::parse(host.text()?).ok()?)))
-        .filter(|(_, host)| host.as_str().rsplit('.').next() != Some("local"))
 }

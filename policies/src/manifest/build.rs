@@ -84,7 +84,7 @@ fn service_entry(name: String, members: &[&Recommendation], resolution: Resoluti
         resolution,
         ports: ports(settings),
         endpoints: Vec::new(),
-        export_to: export_to(settings),
+        export_to: super::egress::export_to(settings),
         addresses: match (settings.has_tcp(), members) {
             (true, [advice]) => advice.addresses.iter().map(ToString::to_string).collect(),
             _ => Vec::new(),
@@ -99,19 +99,6 @@ fn service_entry(name: String, members: &[&Recommendation], resolution: Resoluti
             spec,
         }),
     }
-}
-
-/// Who sees the entry and its routes: the gateway has to, wherever it is.
-pub(super) fn export_to(settings: &Settings) -> Vec<String> {
-    let mut listed = settings.export_to.clone();
-    let home = settings.gateway.as_deref().and_then(|gateway| gateway.split_once('/'));
-    if let Some((namespace, _)) = home
-        && !listed.is_empty()
-        && !listed.iter().any(|known| known == "*" || known == namespace)
-    {
-        listed.push(namespace.to_owned());
-    }
-    listed
 }
 
 /// Name and class, and the reasons with their evidence; in a group the first reason has to do. What moves from one

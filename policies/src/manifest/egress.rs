@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{ApiVersion, DestinationRuleKind, Manifest, Metadata, Resource};
-use crate::{Protocol, Recommendation};
+use crate::{Protocol, Recommendation, Settings};
 
 /// Where an egress gateway listens for the mesh.
 const PORT: u16 = 443;
@@ -257,7 +257,7 @@ pub(super) fn way_out(name: &str, advice: &Recommendation, gateway: &str) -> Vec
     let mut routes = VirtualServiceSpec {
         hosts: vec![host.clone()],
         gateways: vec!["mesh".to_owned(), name.to_owned()],
-        export_to: super::build::export_to(settings),
+        export_to: export_to(settings),
         ..VirtualServiceSpec::default()
     };
     if http {
@@ -306,4 +306,17 @@ pub(super) fn way_out(name: &str, advice: &Recommendation, gateway: &str) -> Vec
             }),
         ),
     ]
+}
+
+/// Who sees the entry and its routes: the gateway has to, wherever it is.
+pub(super) fn export_to(settings: &Settings) -> Vec<String> {
+    let mut listed = settings.export_to.clone();
+    let home = settings.gateway.as_deref().and_then(|gateway| gateway.split_once('/'));
+    if let Some((namespace, _)) = home
+        && !listed.is_empty()
+        && !listed.iter().any(|known| known == "*" || known == namespace)
+    {
+        listed.push(namespace.to_owned());
+    }
+    listed
 }
