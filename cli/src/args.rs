@@ -20,7 +20,9 @@ mod watch;
 pub use audit::AuditArgs;
 pub use cluster::{ApplyArgs, ClusterArgs, ProxyCommand, ReachWord, StatusArgs};
 pub use experiments::{EnvoyArgs, EnvoyCommand, HttpWord, PathWord, RunArgs, TopologyWord, UpArgs};
-pub use lab::{ControlArgs, DnsCommand, FaultWord, LabCommand, ScoreArgs, ServeArgs, WatchScoreArgs};
+pub use lab::{
+    ControlArgs, DnsCommand, FaultWord, LabCommand, ScoreArgs, ServeArgs, WatchScoreArgs, Windows,
+};
 use values::{duration, export_to, gateway, known_envoy, known_istio, port, resource_name, server, subnet};
 pub use watch::{EventsArgs, EventsFormat, WatchArgs, WatchAskArgs, WebhookForm};
 
@@ -194,6 +196,9 @@ pub struct AskArgs {
     /// Answer within 3 seconds, with the confidence that this allows.
     #[arg(long)]
     pub quick: bool,
+    /// Ask without a limit of time until every name is decided; Ctrl-C ends it with what is known by then.
+    #[arg(long, value_enum, value_name = "STATE", conflicts_with_all = ["quick", "window"])]
+    pub until: Option<Until>,
     /// Ask at most this many queries for a name and record type.
     #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..))]
     pub max_queries: u32,
@@ -203,6 +208,13 @@ pub struct AskArgs {
     /// Thresholds of the classifier, from a file (`egress-audit policy` prints the defaults).
     #[arg(long, value_name = "FILE")]
     pub policy: Option<PathBuf>,
+}
+
+/// What a measurement waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Until {
+    /// The test has decided.
+    Decided,
 }
 
 /// What the advice is for.

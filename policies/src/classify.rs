@@ -9,9 +9,11 @@ use crate::observe::pool::ratio;
 use crate::policy::Policy;
 use crate::{Host, Observation, OutcomeKind, RecordType};
 
+mod explain;
 mod look;
 mod needs;
 pub(crate) mod sequential;
+mod shapes;
 mod traits;
 pub(crate) mod verdict;
 mod words;
@@ -75,7 +77,8 @@ fn class(observation: &Observation, policy: &Policy, verdict: &Verdict) -> Resol
             _ => ResolutionClass::Unresolvable,
         };
     }
-    if observation.draws.len() < 2 || verdict.confidence < policy.test.min_confidence {
+    let unsure = !verdict.decided && verdict.confidence < policy.test.min_confidence;
+    if observation.draws.len() < 2 || unsure {
         return ResolutionClass::InsufficientData;
     }
     let several = observation.draws.iter().filter(|d| d.set.len() > 1).count();
@@ -99,9 +102,9 @@ fn unresolvable(observation: &Observation, policy: &Policy) -> (bool, f64) {
 /// How a name answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 pub enum ResolutionClass {
-    /// One address per answer out of a small pool: an absent address was withdrawn.
+    /// One address per answer out of a small pool: an address that stays away was probably taken out.
     SingleVip,
-    /// Several addresses per answer out of a small pool: an absent address was withdrawn.
+    /// Several addresses per answer out of a small pool: an address that stays away was probably taken out.
     FixedMultiIp,
     /// A few addresses per answer out of a large pool: an absent address was not drawn this time.
     RotatingPool,

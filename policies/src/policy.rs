@@ -62,7 +62,7 @@ pub struct TestPolicy {
     pub quiet_s: u32,
     /// ... and this many times the TTL where only caches were asked, if that is more (default 2).
     pub quiet_ttls: u32,
-    /// Below this confidence the class is `InsufficientData` (default 0.72).
+    /// Below this confidence the class is `InsufficientData` (default 0.85).
     pub min_confidence: f64,
 }
 
@@ -72,9 +72,9 @@ pub struct TestPolicy {
 pub struct PriorPolicy {
     /// Share of names with a rotating pool (default 0.3).
     pub rotating: f64,
-    /// Share of rotating pools that hold a draw for longer than the TTL (default 0.1).
+    /// Share of rotating pools that hold a draw for longer than the TTL (default 0.3).
     pub held: f64,
-    /// Share of rotating pools that give a favourite half of the time (default 0.05).
+    /// Share of rotating pools that give a favourite more often than the rest (default 0.15).
     pub favourite: f64,
     /// Share of small pools with favourites (default 0.2).
     pub weighted: f64,
@@ -94,7 +94,7 @@ pub struct SamplingPolicy {
     pub pace_ms: u32,
     /// Queries with which a source is first asked, if it can be asked without waiting (default 3).
     pub opening: u32,
-    /// Further looks over `quiet_s` at a name that seems settled (default 3); one less at a pool that varies at once.
+    /// Further looks over `quiet_s` at a name that seems settled (default 5); one less at a pool that varies at once.
     pub checks: u32,
     /// Lookups without an address before a name counts as unresolvable (default 3).
     pub give_up: u32,
@@ -256,14 +256,14 @@ impl Default for TestPolicy {
             drift_overlap: 0.5,
             quiet_s: 180,
             quiet_ttls: 2,
-            min_confidence: 0.72,
+            min_confidence: 0.85,
         }
     }
 }
 
 impl Default for PriorPolicy {
     fn default() -> Self {
-        Self { rotating: 0.3, held: 0.1, favourite: 0.05, weighted: 0.2 }
+        Self { rotating: 0.3, held: 0.3, favourite: 0.15, weighted: 0.2 }
     }
 }
 
@@ -275,7 +275,7 @@ impl Default for SamplingPolicy {
             burst: 14,
             pace_ms: 1000,
             opening: 3,
-            checks: 3,
+            checks: 5,
             give_up: 3,
         }
     }

@@ -216,6 +216,9 @@ pub struct ScoreArgs {
     /// Seed of the first run.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
+    /// Score several windows in one run, each with the zone's own server within reach and through caches alone.
+    #[arg(long, value_enum, conflicts_with_all = ["caches_only", "window", "quick", "bounded"])]
+    pub windows: Option<Windows>,
     /// Judge through caches alone, as where the zone's own servers cannot be reached.
     #[arg(long)]
     pub caches_only: bool,
@@ -231,6 +234,9 @@ pub struct ScoreArgs {
     /// Thresholds of the classifier, from a file.
     #[arg(long, value_name = "FILE")]
     pub policy: Option<PathBuf>,
+    /// Plot the share of verdicts that were right over the confidence stated, as SVG.
+    #[arg(long, value_name = "FILE")]
+    pub plot: Option<PathBuf>,
     /// Form of the output.
     #[arg(short, long, default_value = "text", value_parser = FormatOf(Kind::Score))]
     pub output: Format,
@@ -262,4 +268,17 @@ pub struct WatchScoreArgs {
     /// Form of the output.
     #[arg(short, long, default_value = "text", value_parser = FormatOf(Kind::Score))]
     pub output: Format,
+}
+
+/// Windows that are scored in one run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Windows {
+    /// Until the test decides, as `classify` looks by default, and as `--quick` looks.
+    All,
+    /// Until the test decides.
+    Decided,
+    /// As `classify` looks by default.
+    Default,
+    /// As `classify --quick` looks.
+    Quick,
 }

@@ -145,7 +145,11 @@ pub async fn ask(
     let mut measured = Measured {
         resolvers: resolvers.iter().map(SocketAddr::to_string).collect(),
         window: args.window.map_or_else(
-            || if args.quick { "quick".to_owned() } else { "auto".to_owned() },
+            || match args.until {
+                Some(_) => "until decided".to_owned(),
+                None if args.quick => "quick".to_owned(),
+                None => "auto".to_owned(),
+            },
             |window| {
                 format!("{:#}", jiff::SignedDuration::try_from(window).unwrap_or(jiff::SignedDuration::MAX))
             },
@@ -263,6 +267,7 @@ fn settings(args: &AskArgs, resolvers: Vec<SocketAddr>, policy: &Policy) -> Sett
     let window = match args.window {
         Some(length) => Window::Fixed(length),
         None if args.quick => Window::Quick,
+        None if args.until.is_some() => Window::Decided,
         None => Window::Auto,
     };
     let authoritative = match args.authoritative {

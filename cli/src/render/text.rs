@@ -92,7 +92,11 @@ impl<'a> Block<'a> {
         }
         if let Some(needs) = &classification.needs {
             let draws = words::count(needs.draws, "more draw", "more draws");
-            self.line("needs", &format!("{draws}, about {}", words::seconds(needs.wait_s)));
+            let wait = words::seconds(needs.wait_s);
+            self.line(
+                "needs",
+                &format!("not final yet: {draws}, about {wait}; `--until decided` waits for it"),
+            );
         }
         for blind in &classification.blind_spots {
             self.line("unseen", blind);

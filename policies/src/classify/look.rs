@@ -2,10 +2,19 @@
 //! addresses for a while and answers each query out of them, its answers return at once and are gone for good later;
 //! only looks, compared with each other, show that.
 
-use crate::observe::pool::Series;
+use crate::observe::pool::{Series, common};
 
 /// A longer pause than this starts a new look, milliseconds: between paced queries lies a second.
 const PAUSE_MS: i64 = 3000;
+
+/// A look that found other addresses than the one before, milliseconds.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Move {
+    /// When the addresses before were last seen.
+    pub(super) before: i64,
+    /// When the new ones were seen.
+    pub(super) at: i64,
+}
 
 /// The series of looks.
 #[derive(Debug, Clone, Default)]
@@ -13,13 +22,14 @@ pub(super) struct Looks {
     series: Series,
     /// Looks with new addresses.
     novel: usize,
-    /// Looks with new addresses that shared less than half with the look before.
-    moved: u32,
     last: Vec<u32>,
     current: Vec<u32>,
     new: usize,
     at: i64,
-    moved_at: i64,
+    /// Looks that found other addresses than the look before.
+    moves: Vec<Move>,
+    /// When the look before ended, milliseconds.
+    before: i64,
 }
 
 impl Looks {
@@ -28,6 +38,7 @@ impl Looks {
     pub(super) fn push(&mut self, at: i64, set: &[u32], new: usize, given: bool) {
         if at - self.at > PAUSE_MS && !self.current.is_empty() {
             self.close();
+            self.before = self.at;
         }
         self.at = at;
         if given {
@@ -53,16 +64,22 @@ impl Looks {
     }
 
     /// Looks that found other addresses than the look before.
-    pub(super) fn moved(&self) -> u32 {
-        self.moved + u32::from(self.moves())
+    pub(super) fn moves(&self) -> Vec<Move> {
+        let now = self.moves_now().then_some(Move { before: self.before, at: self.at });
+        self.moves.iter().copied().chain(now).collect()
+    }
+
+    /// How often.
+    pub(super) fn moved(&self) -> usize {
+        self.moves.len() + usize::from(self.moves_now())
     }
 
     /// When that was last so, milliseconds; 0 if never.
     pub(super) fn moved_at(&self) -> i64 {
-        if self.moves() { self.at } else { self.moved_at }
+        if self.moves_now() { self.at } else { self.moves.last().map_or(0, |last| last.at) }
     }
 
-    fn moves(&self) -> bool {
+    fn moves_now(&self) -> bool {
         !self.last.is_empty() && self.new > 0 && 2 * common(&self.current, &self.last) < self.current.len()
     }
 
@@ -76,16 +93,12 @@ impl Looks {
             self.current.clear();
             return;
         }
-        self.moved_at = self.moved_at();
-        self.moved = self.moved();
+        if self.moves_now() {
+            self.moves.push(Move { before: self.before, at: self.at });
+        }
         self.novel += usize::from(self.new > 0);
         self.series.draw(self.current.len(), self.new);
         self.last = std::mem::take(&mut self.current);
         self.new = 0;
     }
-}
-
-/// Numbers that two sorted lists share.
-pub(super) fn common(a: &[u32], b: &[u32]) -> usize {
-    a.iter().filter(|id| b.binary_search(id).is_ok()).count()
 }

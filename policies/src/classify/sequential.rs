@@ -9,12 +9,14 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use super::look::{Looks, common};
+use super::look::Looks;
 use crate::observe::Draw;
-use crate::observe::pool::{Series, ratio, real};
+use crate::observe::pool::{Series, common, ln_choose, ratio, real};
 
 /// Draws that must hold an address, and their share, before it is set aside as a favourite.
 const FAVOURITE: (u32, f64) = (4, 0.4);
+/// Log-likelihood of an operator's change that keeps less than half of a set, and not none (1 in 20).
+const MIXED: f64 = 3.0;
 /// Draws of one authority this close are simultaneous, milliseconds.
 pub(crate) const AT_ONCE_MS: i64 = 1000;
 
@@ -22,16 +24,20 @@ pub(crate) const AT_ONCE_MS: i64 = 1000;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Test {
     /// The addresses, sorted, each with its number in the order of first appearance.
-    ids: Vec<(IpAddr, u32)>,
+    pub(super) ids: Vec<(IpAddr, u32)>,
     /// Draws that held each of them.
-    counts: Vec<u32>,
+    pub(super) counts: Vec<u32>,
+    /// When each of them was first seen, milliseconds.
+    since: Vec<i64>,
+    /// Longest time between two draws of one address, milliseconds.
+    pub(super) stayed_ms: i64,
     /// Different sets, each a sorted list of numbers, in the order of their first appearance.
-    sets: Vec<Box<[u32]>>,
+    pub(super) sets: Vec<Box<[u32]>>,
     /// Indices into the sets, sorted by what they hold.
     sorted: Vec<usize>,
     /// The last draw of each source.
     sources: Vec<LastDraw>,
-    steps: Vec<Step>,
+    pub(super) steps: Vec<Step>,
     /// The last draw's addresses, and the index of their set.
     last: Option<(Arc<[IpAddr]>, usize)>,
     /// Sorted numbers of the addresses that most draws hold.
@@ -57,6 +63,11 @@ pub(crate) struct Test {
     pub(super) quick: (u32, u32),
     /// Changes between draws that were not quick: how many, and their summed Jaccard similarity.
     pub(super) slow: (u32, f64),
+    /// Those of them that kept less than half.
+    pub(super) far: u32,
+    /// Logarithm of the number of ways in which those changes can keep as many addresses as they did, and addresses
+    /// that came back by them after they were gone.
+    pub(super) kept: (f64, u32),
     pub(super) first_at: i64,
     pub(super) last_at: i64,
     /// When a new address was last seen.
@@ -77,14 +88,14 @@ struct LastDraw {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Step {
+pub(super) struct Step {
     /// Index into the sets.
-    set: usize,
-    kind: Kind,
+    pub(super) set: usize,
+    pub(super) kind: Kind,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+pub(super) enum Kind {
     Counts,
     Repeats,
     FirstOfSource,
@@ -109,9 +120,13 @@ impl Test {
         match place {
             Some(i) => {
                 let last = std::mem::replace(&mut self.sources[i], now);
-                self.compare(last, now);
+                self.compare(last, now, new);
             }
             None => self.sources.push(now),
+        }
+        self.since.resize(self.counts.len(), at);
+        for id in &self.sets[set] {
+            self.stayed_ms = self.stayed_ms.max(at - self.since[*id as usize]);
         }
         self.see_set(set, set == known, new, kind);
         self.looks.push(at, &self.sets[set], new, kind == Kind::FirstOfSource);
@@ -164,7 +179,7 @@ impl Test {
 
     /// Looks that found other addresses than the look before.
     pub(crate) fn moved(&self) -> u32 {
-        self.looks.moved()
+        u32::try_from(self.looks.moved()).unwrap_or(u32::MAX)
     }
 
     /// Counts the addresses; the index of their set, and how many of them are new.
@@ -217,7 +232,7 @@ impl Test {
         }
     }
 
-    fn compare(&mut self, last: LastDraw, now: LastDraw) {
+    fn compare(&mut self, last: LastDraw, now: LastDraw, new: usize) {
         let at_once = !last.cached && !now.cached && now.at - last.at <= AT_ONCE_MS;
         match (at_once, last.set == now.set) {
             (true, true) => self.quick.0 += 1,
@@ -227,7 +242,16 @@ impl Test {
                 let (before, after) = (&self.sets[last.set], &self.sets[now.set]);
                 let common = common(before, after);
                 self.slow.0 += 1;
-                self.slow.1 += ratio(common, before.len() + after.len() - common);
+                let similar = ratio(common, before.len() + after.len() - common);
+                self.slow.1 += similar;
+                let (old, back) = (after.len() - new, after.len() - new - common);
+                let far = 2 * common < after.len();
+                self.far += u32::from(far);
+                if far || new > 2 && common < before.len() {
+                    self.kept.0 += if far && common > 0 && common < before.len() { MIXED } else { 0.0 };
+                    self.kept.0 += ln_choose(before.len() + back, old.min(before.len() + back));
+                }
+                self.kept.1 += u32::try_from(back).unwrap_or(u32::MAX);
             }
         }
     }

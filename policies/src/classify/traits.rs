@@ -89,7 +89,7 @@ fn weighted(o: &Observation) -> bool {
 /// A set that was left and taken up again, by changes that are rare among the draws.
 fn flapping(o: &Observation) -> bool {
     let back = o.flips.iter().any(|f| o.flips.iter().any(|g| g.at > f.at && g.to == f.from));
-    back && 2 * o.set_changes < o.draws.len() && o.simultaneous_changes == 0
+    back && 2 * o.set_changes < o.draws.len() && o.simultaneous_changes == 0 && !weighted(o)
 }
 
 /// A few members at a time come or go.

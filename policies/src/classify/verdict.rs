@@ -3,22 +3,19 @@
 //! over sizes counts. A decision needs the likelihood ratio and its guards; the confidence, and the guess before a
 //! decision, come from weighing everything that could explain the draws.
 
+use super::explain::Explanation;
 use super::sequential::Test;
 use crate::observe::pool::{Series, ratio, real};
 use crate::policy::{Policy, PoolPolicy};
 
-/// Log-likelihood of an answer that comes again out of a large pool (1 in 20), where no size says it better.
-const COINCIDENCE: f64 = 3.0;
-/// Log-likelihood of an operator's change of a set within a window (1 in 10).
-const OPERATION: f64 = 2.3;
 /// Log-likelihood of a pool that consists of a few groups (1 in 10).
 const GROUPS: f64 = 2.3;
-/// Share of small pools with draws that are held.
-const SMALL_HELD: f64 = 0.03;
-/// Share of those that hold several addresses and answer each query with one of them.
-const SEVERAL_HELD: f64 = 0.2;
-/// Seconds for which half of the draws that are held for longer than a query are held.
-const HALF_HELD_S: f64 = 30.0;
+/// The same where confidence is weighed: sites and regions are usual.
+const SITES: f64 = 1.0;
+/// Greatest share, of what comes beside favourites, of addresses that came once, before it counts as seen.
+const REST_UNSEEN: f64 = 0.34;
+/// No verdict is surer than this.
+const MOST_CONFIDENT: f64 = 0.999;
 /// Draws below which a likelihood ratio does not settle a small pool.
 const LEAST_DRAWS: usize = 5;
 
@@ -35,6 +32,10 @@ pub(crate) struct Verdict {
     pub(crate) evidence: f64,
     /// Answers are equal at once and different later, or come out of a few that are replaced together.
     pub(crate) held: bool,
+    /// What explains the draws best if the pool is small.
+    pub(crate) small: Explanation,
+    /// What explains them best if it is large.
+    pub(crate) large: Explanation,
 }
 
 /// What a verdict needs to know beside the draws.
@@ -60,12 +61,22 @@ impl Test {
             (equal, 0) => equal > 0 || 2 * self.repeats as usize > self.draws,
             _ => looks.rotating > draws.rotating,
         };
-        let odds = if self.drifts(policy) { -2.0 } else { self.log_odds(context, draws, looks) };
-        let guess = (1.0 / (1.0 + (-odds.abs()).exp())).min(0.999);
-        let rotating = rotates || odds > 0.0 && !settled;
+        let explained = self.explain(context, draws, looks);
         let decided = rotates || settled;
-        let confidence = if decided { guess.max(1.0 - policy.test.error_rate) } else { guess };
-        Verdict { rotating, decided, confidence, evidence: draws.rotating.max(looks.rotating), held }
+        let rotating = rotates || explained.rotating > 0.5 && !settled;
+        let guess = if rotating { explained.rotating } else { 1.0 - explained.rotating };
+        let least = if decided { 1.0 - policy.test.error_rate } else { 0.0 };
+        let confidence = guess.clamp(least, MOST_CONFIDENT);
+        let evidence = draws.rotating.max(looks.rotating);
+        Verdict {
+            rotating,
+            decided,
+            confidence,
+            evidence,
+            held,
+            small: explained.small,
+            large: explained.large,
+        }
     }
 
     /// Whether the verdict is final. Cheap while it is not: what a draw may change comes before what has to be weighed.
@@ -75,6 +86,10 @@ impl Test {
 
     fn rotates(&self, policy: &Policy) -> bool {
         if self.addresses() < policy.test.min_addresses || self.drifts(policy) {
+            return false;
+        }
+        // A small pool in turn shows nothing but new addresses until it has shown all.
+        if self.only_new() && self.addresses() <= small(&policy.pool, self.largest) {
             return false;
         }
         let enough = threshold(policy);
@@ -118,7 +133,7 @@ impl Test {
     /// missing then. By Good and Turing, the share of draws that go to addresses not seen yet is about that of
     /// addresses seen once.
     pub(crate) fn draws_suffice(&self, policy: &Policy, more: usize) -> bool {
-        if self.draws == 0 {
+        if self.draws == 0 || !self.rest_is_known() {
             return false;
         }
         let k = self.incidences.div_ceil(self.draws);
@@ -134,94 +149,62 @@ impl Test {
         }
     }
 
+    /// Whether what turns behind favourites was seen as well as a pool of its own: most of it came more than once.
+    fn rest_is_known(&self) -> bool {
+        let (rest, once) = self.rest();
+        self.favourites.is_empty() || ratio(once, rest) <= REST_UNSEEN
+    }
+
     /// Slow change of one set: large overlap from answer to answer, and never two answers at once. Once it has
     /// brought as many addresses as a large pool has, it is no replacement of members any more.
-    fn drifts(&self, policy: &Policy) -> bool {
+    pub(super) fn drifts(&self, policy: &Policy) -> bool {
         self.quick.1 == 0
             && self.slow.0 > 0
             && self.slow.1 / f64::from(self.slow.0) >= policy.test.drift_overlap
             && self.addresses() < large(&policy.pool, self.largest)
     }
 
-    /// Log odds of "rotating": draws one by one, and looks for what is held.
-    fn log_odds(&self, context: Context<'_>, draws: Weighed, looks: Weighed) -> f64 {
-        let prior = &context.policy.prior;
-        let odds = prior.rotating / (1.0 - prior.rotating);
-        (odds * (self.odds_of_draws(context, draws) + self.odds_of_looks(context, looks))).max(1e-9).ln()
-    }
-
-    fn odds_of_draws(&self, context: Context<'_>, weighed: Weighed) -> f64 {
-        let prior = &context.policy.prior;
-        let ordinary = 1.0 - prior.held - prior.favourite;
-        let coincidences = COINCIDENCE * f64::from(self.repeats);
-        if self.favourites.is_empty() {
-            return ordinary * (weighed.balance() - coincidences).exp();
-        }
-        let run = |n: usize| 0.5_f64.powi(i32::try_from(n.min(60)).unwrap_or_default());
-        if self.series.seen == 0 {
-            return prior.favourite * run(self.draws - 1);
-        }
-        // Favourites may have a small or a large pool behind them, or an operator changed the set.
-        let coming = run(self.favourite_runs);
-        let changed = if self.varies_at_once() { 0.0 } else { (-OPERATION * f64::from(self.moved())).exp() };
-        prior.favourite * coming * (weighed.large - coincidences).exp()
-            / (prior.weighted * coming * weighed.small_mean.exp() + changed)
-    }
-
-    /// A large pool whose draws are held, against a small one that is held or was changed by an operator.
-    fn odds_of_looks(&self, context: Context<'_>, weighed: Weighed) -> f64 {
-        #[expect(clippy::cast_precision_loss, reason = "milliseconds of a window")]
-        let quiet_s = (self.last_at - self.settling_since(context)).max(0) as f64 / 1000.0;
-        let kind = if self.varies_at_once() { SEVERAL_HELD } else { 1.0 };
-        let holds = kind * context.policy.prior.held / (1.0 + quiet_s / HALF_HELD_S);
-        let large = holds * weighed.large.exp();
-        let changed = (-OPERATION * f64::from(self.moved())).exp();
-        large / (SMALL_HELD * weighed.small_mean.exp() + changed)
-    }
-
     fn weigh_draws(&self, policy: &Policy) -> Weighed {
         self.weigh(&policy.pool, &self.series, self.favourites.len(), self.largest)
     }
 
-    fn weigh(&self, pool: &PoolPolicy, series: &Series, aside: usize, k: usize) -> Weighed {
+    pub(super) fn weigh(&self, pool: &PoolPolicy, series: &Series, aside: usize, k: usize) -> Weighed {
         let k = k.max(1);
         let (n0, n1) = (small(pool, k), large(pool, k));
         let likelihood = |n: usize| series.log_likelihood(n.saturating_sub(aside));
         let mut small: Vec<f64> = grid(k, n0).map(likelihood).collect();
         let rotating_against = best(&small);
+        let mut small_prior: Vec<f64> =
+            grid(k, n0).map(|n| likelihood(n) + series.arrangements + shares(n, k, n0)).collect();
         if k > 1 && !self.partial {
             // Sets that never overlap in part may be groups, of which an answer names one.
-            let groups = grid(1, pool.small).map(|n| self.groups.log_likelihood(n) - GROUPS);
-            small.extend(groups);
+            let groups = |n: usize| self.groups.log_likelihood(n);
+            small.extend(grid(1, pool.small).map(|n| groups(n) - GROUPS));
+            small_prior.extend(grid(1, pool.small).map(|n| groups(n) + shares(n, 1, pool.small) - SITES));
         }
         let large = [n1, 4 * n1, 64 * n1].map(likelihood);
         let (small_mean, large_mean) = (mean(&small), mean(&large));
+        let any_large = [n0.midpoint(n1), n1, 4 * n1, 64 * n1].map(likelihood);
         Weighed {
             rotating: difference(large_mean, rotating_against),
             small: difference(small_mean, best(&large)),
-            large: large_mean,
-            small_mean,
+            large: mean(&any_large) + series.arrangements,
+            small_prior: sum(&small_prior),
         }
     }
 }
 
 /// Log-likelihoods and their ratios.
 #[derive(Debug, Clone, Copy)]
-struct Weighed {
+pub(super) struct Weighed {
     /// An average large pool against the best small one.
     rotating: f64,
     /// An average small pool against the best large one.
     small: f64,
     /// An average large pool.
-    large: f64,
-    /// An average small pool.
-    small_mean: f64,
-}
-
-impl Weighed {
-    fn balance(&self) -> f64 {
-        difference(self.large, self.small_mean).clamp(-50.0, 50.0)
-    }
+    pub(super) large: f64,
+    /// A small pool, the likelier the smaller.
+    pub(super) small_prior: f64,
 }
 
 /// The log-likelihood ratio at which the test decides.
@@ -240,6 +223,17 @@ fn mean(of: &[f64]) -> f64 {
         return top;
     }
     top + (of.iter().map(|l| (l - top).exp()).sum::<f64>() / real(of.len())).ln()
+}
+
+/// The logarithm of the sum.
+fn sum(of: &[f64]) -> f64 {
+    mean(of) + real(of.len()).ln()
+}
+
+/// The logarithm of the share of pools of n among the small ones for answers of k: half as many of twice the size.
+fn shares(n: usize, k: usize, n0: usize) -> f64 {
+    let all: f64 = grid(k, n0).map(|n| 1.0 / real(n)).sum();
+    -(real(n) * all).ln()
 }
 
 /// The difference of two log-likelihoods, of which both may be impossible.

@@ -14,19 +14,25 @@ pub(super) fn reasons(
     verdict: &Verdict,
 ) -> Vec<String> {
     let mut reasons = vec![main_reason(o, policy, class)];
+    if !verdict.decided && !o.draws.is_empty() {
+        reasons.push(open(o, class, verdict));
+    }
     if let Some(pool) = &o.pool
         && o.distinct_sets > 1
     {
-        let high = pool.high.map_or("no upper bound".to_owned(), |high| format!("at most {high}"));
-        reasons
-            .push(format!("the pool has about {} addresses (at least {}, {high})", pool.estimate, pool.low));
+        reasons.push(match pool.high {
+            Some(high) => {
+                format!("the pool has about {} addresses ({} to {high})", pool.estimate, pool.low)
+            }
+            None => format!("the pool has at least {} addresses (upper bound unknown)", pool.low),
+        });
     }
     if class == ResolutionClass::RotatingPool && verdict.evidence.is_finite() {
         reasons.push(format!("log-likelihood ratio for a large pool: {:.1}", verdict.evidence));
     }
     if o.simultaneous_changes > 0 {
         reasons.push(format!(
-            "{} within a second from one authority: both answers are valid, an absent address was not withdrawn",
+            "{} within a second from one authority: both answers are valid, an absent address was not taken out",
             times(o.simultaneous_changes, "the answer changed")
         ));
     }
@@ -34,6 +40,18 @@ pub(super) fn reasons(
         reasons.extend(trait_reason(o, *seen));
     }
     reasons
+}
+
+/// An undecided verdict names what both sides are explained by best.
+fn open(o: &Observation, class: ResolutionClass, verdict: &Verdict) -> String {
+    let (small, large) = (verdict.small.words(o), verdict.large.words(o));
+    match class {
+        ResolutionClass::InsufficientData => {
+            format!("undecided: either {small} (DNS), or {large} (DNS_ROUND_ROBIN)")
+        }
+        ResolutionClass::RotatingPool => format!("undecided: {large}, but {small} is not ruled out"),
+        _ => format!("undecided: {small}, but {large} is not ruled out"),
+    }
 }
 
 fn main_reason(o: &Observation, policy: &Policy, class: ResolutionClass) -> String {
@@ -124,10 +142,10 @@ pub(super) fn blind_spots(o: &Observation, class: ResolutionClass) -> Vec<String
     let draws = o.draws.len();
     let small = matches!(class, ResolutionClass::SingleVip | ResolutionClass::FixedMultiIp);
     if small {
-        spots.push(format!("a draw that is held for longer than {}", span(o)));
+        spots.push(format!("answers that change less often than every {}", span(o)));
         // The rule of three: a share that was missed with 95 % in n draws is below 3/n.
         let share = (300.0 / f64::from(u32::try_from(draws).unwrap_or(u32::MAX))).min(99.0);
-        spots.push(format!("members that get less than {share:.0} % of the answers"));
+        spots.push(format!("addresses that are returned in fewer than {share:.0} % of the answers"));
     }
     if draws > 0 && !o.sources.iter().any(|s| s.vantage == Vantage::Authority && s.answered > 0) {
         spots.push(

@@ -22,16 +22,24 @@ pub(crate) struct Series {
     draws: Vec<(usize, u32)>,
     /// Addresses that were met without a draw that counts: (seen before, new).
     given: Vec<(usize, usize)>,
+    /// Logarithm of the number of ways in which the draws' known and new addresses can be arranged.
+    pub(crate) arrangements: f64,
 }
 
 impl Series {
     /// A draw of `size` addresses, `new` of them for the first time.
     pub(crate) fn draw(&mut self, size: usize, new: usize) {
         self.seen += new;
+        self.arrangements += ln_falling(size, size.saturating_sub(new));
         match self.draws.iter_mut().find(|(known, _)| *known == size) {
             Some((_, count)) => *count += 1,
             None => self.draws.push((size, 1)),
         }
+    }
+
+    /// Draws that count.
+    pub(crate) fn draws(&self) -> u32 {
+        self.draws.iter().map(|(_, count)| count).sum()
     }
 
     /// Addresses that say nothing about the size, such as the first answer of a further source.
@@ -81,7 +89,8 @@ pub(super) fn estimate(
     let (best, low, high) = series.interval();
     // Chao1, a lower bound whatever the shares are; the likelihood takes them as equal.
     let chao = series.seen + once * once.saturating_sub(1) / (2 * (twice + 1));
-    let estimate = best.max(chao);
+    // Without an upper end no size is the most likely one: the lower end is what is known.
+    let estimate = if best == GREATEST { low.max(chao) } else { best.max(chao) };
     let coverage = 1.0 - ratio(once, incidences);
     Some(PoolEstimate { seen: series.seen, estimate, low, high: high.map(|h| h.max(estimate)), coverage })
 }
@@ -97,6 +106,11 @@ fn ln_falling(n: usize, k: usize) -> f64 {
         }
     }
     sum + f64::ln(product)
+}
+
+/// ln C(n, k).
+pub(crate) fn ln_choose(n: usize, k: usize) -> f64 {
+    ln_falling(n, k) - ln_falling(k, k)
 }
 
 /// Where a function with one peak is greatest.
@@ -116,6 +130,11 @@ fn first_where(mut low: usize, end: usize, test: impl Fn(usize) -> bool) -> usiz
         if test(middle) { high = middle } else { low = middle + 1 }
     }
     low
+}
+
+/// Numbers that two sorted lists share.
+pub(crate) fn common(a: &[u32], b: &[u32]) -> usize {
+    a.iter().filter(|id| b.binary_search(id).is_ok()).count()
 }
 
 /// A count as a real number.

@@ -40,14 +40,16 @@ pub(super) fn advised(
 fn why_this_resolution(facts: &Facts, resolution: Resolution) -> Reason {
     let text = if resolution == Resolution::DnsRoundRobin {
         format!(
-            "about {} addresses stand behind answers of {}: a missing address was not drawn this time, so its \
+            "{} {} addresses stand behind answers of {}: a missing address was not drawn this time, so its \
              absence means nothing and no list should be kept",
+            if facts.unbounded { "at least" } else { "about" },
             facts.pool,
             decimal(facts.answer_size)
         )
     } else {
         format!(
-            "{} in all, {} per answer: a missing address was withdrawn, and DNS takes it off the list",
+            "the pool is small ({} in all, {} per answer), so an address that stays away was probably taken out of \
+             service; DNS follows that",
             addresses(facts.pool),
             decimal(facts.answer_size)
         )

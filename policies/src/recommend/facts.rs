@@ -21,6 +21,8 @@ pub(super) struct Facts {
     pub(super) union: Vec<IpAddr>,
     /// Addresses in all: estimated for a rotating pool, as seen for a small one.
     pub(super) pool: usize,
+    /// The pool is at least that large; nothing bounds it from above.
+    pub(super) unbounded: bool,
     /// Estimated share of the pool that was seen.
     pub(super) coverage: f64,
     /// Members that an average refresh takes out of the list, fail-overs and other operations set aside.
@@ -64,6 +66,8 @@ impl Facts {
                 ResolutionClass::RotatingPool => seen.pool.map_or(union.len(), |pool| pool.estimate),
                 _ => union.len(),
             },
+            unbounded: family.classification.class == ResolutionClass::RotatingPool
+                && seen.pool.is_some_and(|pool| pool.high.is_none()),
             coverage: seen.pool.map_or(0.0, |pool| pool.coverage),
             replaced: replaced_per_draw(seen),
             differs: share_that_differs(seen),
@@ -95,6 +99,7 @@ impl Facts {
             members: self.members + other.members,
             union: [self.union, other.union].concat(),
             pool: self.pool + other.pool,
+            unbounded: self.unbounded || other.unbounded,
             coverage: self.coverage.min(other.coverage),
             replaced: self.replaced + other.replaced,
             differs: 1.0 - (1.0 - self.differs) * (1.0 - other.differs),
@@ -132,7 +137,8 @@ fn draw_pairs(seen: &Observation) -> usize {
 /// what every refresh does.
 fn replaced_per_draw(seen: &Observation) -> f64 {
     let pairs = draw_pairs(seen);
-    if pairs == 0 {
+    // One change is not a rate.
+    if pairs == 0 || seen.set_changes < 2 {
         return 0.0;
     }
     let size = ratio(seen.draws.iter().map(|draw| draw.set.len()).sum(), seen.draws.len());

@@ -2,6 +2,7 @@
 //! through the same plan, observer and classifier that real lookups go through, and a [`Score`] goes out. Called by
 //! `lab score`, the bench and the tests.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -12,11 +13,17 @@ use policies::recommend::resolution_for;
 use policies::{Policy, Resolution, ResolutionClass, Window};
 use serde::Serialize;
 
+mod calibration;
+mod plot;
 mod simulation;
 mod table;
+mod views;
 pub mod watching;
 
-pub use table::markdown;
+pub use calibration::{Bin, Bins, Summary};
+pub use plot::calibration_svg;
+pub use table::{markdown, summary_markdown};
+pub use views::{Scored, View, score_views};
 
 /// Runs of one case that a thread takes at a time.
 const CHUNK: usize = 25;
@@ -110,6 +117,8 @@ impl Case {
 /// The outcome of all cases.
 #[derive(Debug, Clone, Serialize)]
 pub struct Score {
+    /// The means over the cases, and how far stated confidences hold.
+    pub summary: Summary,
     /// One row for each case, in their order.
     pub rows: Vec<Row>,
 }
@@ -125,8 +134,8 @@ pub struct Row {
     pub resolution: Option<ExpectedResolution>,
     /// Runs.
     pub runs: usize,
-    /// Runs by the class that was found, in the order of [`CLASSES`].
-    pub found: [usize; 5],
+    /// Runs by the class that was found; all of [`CLASSES`] are there.
+    pub found: BTreeMap<ResolutionClass, usize>,
     /// Lookups, over all runs.
     pub queries: usize,
     /// Length of the windows, over all runs, milliseconds.
@@ -135,9 +144,11 @@ pub struct Row {
     pub decided: usize,
     /// Sum of the confidences.
     pub confidence: f64,
+    /// Runs with a verdict, by the confidence that was stated.
+    pub bins: Bins,
 }
 
-/// The classes, in the order of a row's counts.
+/// The classes, in the order of the tables.
 pub const CLASSES: [ResolutionClass; 5] = [
     ResolutionClass::SingleVip,
     ResolutionClass::FixedMultiIp,
@@ -173,7 +184,7 @@ pub fn score(cases: &[Case], settings: &Settings) -> Score {
     for (case, _, part) in parts {
         rows[case].add(&part);
     }
-    Score { rows }
+    Score::of(rows)
 }
 
 fn score_runs(index: usize, case: &Case, runs: std::ops::Range<usize>, settings: &Settings) -> Row {
@@ -181,13 +192,15 @@ fn score_runs(index: usize, case: &Case, runs: std::ops::Range<usize>, settings:
     for run in runs {
         let seed = settings.seed ^ (index as u64) << 40 ^ run as u64;
         let outcome = simulation::run(case, seed, settings);
+        let (class, confidence) = (outcome.verdict.class, outcome.verdict.confidence);
         row.runs += 1;
         row.queries += outcome.queries;
         row.span_ms += u64::try_from(outcome.span.as_millis()).unwrap_or(u64::MAX);
         row.decided += usize::from(outcome.verdict.decided);
-        row.confidence += outcome.verdict.confidence;
-        if let Some(place) = CLASSES.iter().position(|class| *class == outcome.verdict.class) {
-            row.found[place] += 1;
+        row.confidence += confidence;
+        *row.found.entry(class).or_default() += 1;
+        if class != ResolutionClass::InsufficientData {
+            row.bins.add(confidence, row.fits(class));
         }
     }
     row
@@ -214,11 +227,12 @@ impl Row {
             },
             resolution: case.expect.resolution,
             runs: 0,
-            found: [0; 5],
+            found: CLASSES.map(|class| (class, 0)).into(),
             queries: 0,
             span_ms: 0,
             decided: 0,
             confidence: 0.0,
+            bins: Bins::default(),
         }
     }
 
@@ -228,19 +242,35 @@ impl Row {
         self.span_ms += part.span_ms;
         self.decided += part.decided;
         self.confidence += part.confidence;
-        for (sum, count) in self.found.iter_mut().zip(part.found) {
-            *sum += count;
+        self.bins.merge(&part.bins);
+        for (class, count) in &part.found {
+            *self.found.entry(*class).or_default() += count;
         }
     }
 
     /// Share of runs with the right `resolution`; where none is right, with the right class.
     #[must_use]
     pub fn right(&self) -> f64 {
-        let fits = |class: ResolutionClass| match self.resolution {
+        self.share(|class| self.fits(class))
+    }
+
+    /// Share of runs without a verdict, where one is right.
+    #[must_use]
+    pub fn undecided(&self) -> f64 {
+        self.share(|class| class == ResolutionClass::InsufficientData && !self.fits(class))
+    }
+
+    /// Share of runs with a verdict that is not right.
+    #[must_use]
+    pub fn wrong(&self) -> f64 {
+        self.share(|class| class != ResolutionClass::InsufficientData && !self.fits(class))
+    }
+
+    fn fits(&self, class: ResolutionClass) -> bool {
+        match self.resolution {
             Some(resolution) => resolution_for(class) == Some(resolution_of(resolution)),
             None => class == self.class,
-        };
-        self.share(fits)
+        }
     }
 
     /// Share of runs with the right class.
@@ -261,40 +291,21 @@ impl Row {
         Duration::from_millis(self.span_ms / self.runs.max(1) as u64)
     }
 
-    fn share(&self, fits: impl Fn(ResolutionClass) -> bool) -> f64 {
-        let right: usize =
-            CLASSES.iter().zip(self.found).filter(|(class, _)| fits(**class)).map(|(_, n)| n).sum();
-        real(right) / real(self.runs.max(1))
+    fn share(&self, of: impl Fn(ResolutionClass) -> bool) -> f64 {
+        let runs: usize = self.found.iter().filter(|(class, _)| of(**class)).map(|(_, runs)| runs).sum();
+        real(runs) / real(self.runs.max(1))
     }
 }
 
 impl Score {
-    /// Mean over the cases of the share that was right.
-    #[must_use]
-    pub fn mean_right(&self) -> f64 {
-        self.mean(Row::right)
-    }
-
-    /// Mean over the cases of the share with the right class.
-    #[must_use]
-    pub fn mean_exact(&self) -> f64 {
-        self.mean(Row::exact)
-    }
-
-    /// Mean over the cases of the lookups of a run.
-    #[must_use]
-    pub fn mean_queries(&self) -> f64 {
-        self.mean(Row::mean_queries)
+    fn of(rows: Vec<Row>) -> Self {
+        Self { summary: Summary::of(&rows), rows }
     }
 
     /// The case that is right least often.
     #[must_use]
     pub fn worst(&self) -> Option<&Row> {
         self.rows.iter().min_by(|a, b| a.right().total_cmp(&b.right()))
-    }
-
-    fn mean(&self, of: impl Fn(&Row) -> f64) -> f64 {
-        self.rows.iter().map(of).sum::<f64>() / real(self.rows.len().max(1))
     }
 }
 

@@ -3,11 +3,15 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use anyhow::Context as _;
 use policies::{Policy, Window};
-use probes::names::score::{Access, Case, Score, Settings, markdown, score};
+use probes::names::score::{
+    Access, Case, Scored, Settings, View, calibration_svg, markdown, score, score_views, summary_markdown,
+};
+use serde::Serialize;
 
 use super::scenarios::unusable;
-use crate::args::ScoreArgs;
+use crate::args::{ScoreArgs, Windows};
 use crate::commands::advise::policy;
 use crate::console::Console;
 use crate::exit::Exit;
@@ -23,27 +27,61 @@ pub(super) fn run(args: &ScoreArgs, console: &Console) -> anyhow::Result<Exit> {
         console.error(&problem.to_string());
         console.hint(&problem.hint);
     }
-    let access = if args.caches_only { Access::CachesOnly } else { Access::Authority };
-    let settings = settings(args, access, policy);
-    let score = score(&cases, &settings);
+    let scores = scores(args, &cases, &policy);
+    if let Some(path) = &args.plot {
+        std::fs::write(path, calibration_svg(&scores))
+            .with_context(|| format!("cannot write the plot to {}", path.display()))?;
+    }
     match args.output {
-        Format::Json => console.json(&score)?,
-        Format::Markdown => console.data(&markdown(&score))?,
-        _ => console.data(&text(&score))?,
+        Format::Json => {
+            console.json(&Scores { runs: args.runs, seed: args.seed, windows: scores })?;
+        }
+        Format::Markdown => console.data(&page(&scores))?,
+        _ => console.data(&text(&scores))?,
     }
     Ok(if problems.is_empty() { Exit::Clean } else { Exit::CouldNot })
 }
 
-/// Simulated time costs nothing: without a bound, each run lasts until the test decides.
-fn settings(args: &ScoreArgs, access: Access, policy: Policy) -> Settings {
-    let patient = Settings::patient(args.runs as usize, args.seed, access, &policy);
-    let window = match args.window {
-        Some(length) => Window::Fixed(length),
-        None if args.quick => Window::Quick,
-        None if args.bounded => Window::Auto,
-        None => return patient,
+/// What `-o json` prints.
+#[derive(Serialize)]
+struct Scores {
+    /// Runs of each behaviour in each window.
+    runs: u32,
+    /// Seed of the first run.
+    seed: u64,
+    windows: Vec<Scored>,
+}
+
+fn scores(args: &ScoreArgs, cases: &[Case], policy: &Policy) -> Vec<Scored> {
+    let runs = args.runs as usize;
+    if let Some(windows) = args.windows {
+        let wanted = match windows {
+            Windows::All => None,
+            Windows::Decided => Some("decided"),
+            Windows::Default => Some("default"),
+            Windows::Quick => Some("quick"),
+        };
+        let views: Vec<View> =
+            View::ALL.into_iter().filter(|view| wanted.is_none_or(|name| view.window == name)).collect();
+        return score_views(cases, &views, runs, args.seed, policy);
+    }
+    let access = if args.caches_only { Access::CachesOnly } else { Access::Authority };
+    let name = match args.window {
+        Some(length) => {
+            let window = Window::Fixed(length);
+            let patient = Settings::patient(runs, args.seed, access, policy);
+            let settings = Settings { window, policy: Arc::new(policy.clone()), ..patient };
+            return vec![Scored {
+                window: format!("{} s", length.as_secs_f64()),
+                access,
+                score: score(cases, &settings),
+            }];
+        }
+        None if args.quick => "quick",
+        None if args.bounded => "default",
+        None => "decided",
     };
-    Settings { window, policy: Arc::new(policy), ..patient }
+    score_views(cases, &[View { window: name, access }], runs, args.seed, policy)
 }
 
 pub(super) fn cases(paths: &[PathBuf]) -> (Vec<Case>, Vec<Problem>) {
@@ -89,25 +127,75 @@ fn read(file: &Path) -> Result<Vec<Case>, Problem> {
     Ok(cases)
 }
 
-fn text(score: &Score) -> String {
-    let header = ["BEHAVIOUR", "RIGHT CLASS", "RIGHT", "CLASS RIGHT", "QUERIES", "SECONDS"];
-    let rows = score.rows.iter().map(|row| {
+fn text(scores: &[Scored]) -> String {
+    scores.iter().map(|scored| window_text(scored) + "\n").collect::<String>() + &summary_text(scores)
+}
+
+/// A row for each behaviour.
+fn window_text(scored: &Scored) -> String {
+    let header = ["BEHAVIOUR", "RIGHT CLASS", "RIGHT", "UNDECIDED", "WRONG", "QUERIES", "SECONDS"];
+    let rows = scored.score.rows.iter().map(|row| {
         [
             row.name.clone(),
             format!("{:?}", row.class),
             format!("{:.3}", row.right()),
-            format!("{:.3}", row.exact()),
+            format!("{:.3}", row.undecided()),
+            format!("{:.3}", row.wrong()),
             format!("{:.1}", row.mean_queries()),
             format!("{:.1}", row.mean_span().as_secs_f64()),
         ]
     });
-    let worst =
-        score.worst().map_or_else(String::new, |row| format!(", worst {:.3} ({})", row.right(), row.name));
-    format!(
-        "{}\nmean right {:.4}{worst}; mean with the exact class {:.4}; mean queries {:.2}\n",
-        columns(header, rows),
-        score.mean_right(),
-        score.mean_exact(),
-        score.mean_queries(),
-    )
+    let table = columns(header, rows);
+    match scored.score.worst() {
+        Some(row) => format!("{table}\nright least often: {} ({:.3})\n", row.name, row.right()),
+        None => table,
+    }
+}
+
+/// The windows beside each other, and how far the confidences stated in them hold.
+fn summary_text(scores: &[Scored]) -> String {
+    let header = ["WINDOW", "FROM", "RIGHT", "UNDECIDED", "WRONG", "CALIBRATION ERROR", "QUERIES", "SECONDS"];
+    let rows = scores.iter().map(|scored| {
+        let s = &scored.score.summary;
+        [
+            scored.window.clone(),
+            from(scored.access).to_owned(),
+            format!("{:.4}", s.right),
+            format!("{:.4}", s.undecided),
+            format!("{:.4}", s.wrong),
+            format!("{:.4}", s.ece),
+            format!("{:.2}", s.queries),
+            format!("{:.1}", s.seconds),
+        ]
+    });
+    let bins = scores.iter().flat_map(|scored| {
+        let stated = scored.score.summary.bins.iter().filter(|bin| bin.verdicts > 0);
+        stated.map(|bin| {
+            [
+                scored.window.clone(),
+                from(scored.access).to_owned(),
+                format!("{} to {}", bin.from, bin.to),
+                bin.verdicts.to_string(),
+                format!("{:.3}", bin.confidence),
+                format!("{:.3}", bin.right),
+            ]
+        })
+    });
+    let stated = ["WINDOW", "FROM", "CONFIDENCE", "VERDICTS", "MEAN", "RIGHT"];
+    format!("{}\n{}", columns(header, rows), columns(stated, bins))
+}
+
+fn from(access: Access) -> &'static str {
+    match access {
+        Access::CachesOnly => "caches alone",
+        Access::Authority | Access::Both => "zone's server",
+    }
+}
+
+/// For the book: the summary, then each window.
+fn page(scores: &[Scored]) -> String {
+    let windows = scores.iter().map(|scored| {
+        format!("\n### {}, {}\n\n{}", scored.window, from(scored.access), markdown(&scored.score))
+    });
+    summary_markdown(scores) + &windows.collect::<String>()
 }
