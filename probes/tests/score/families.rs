@@ -91,7 +91,7 @@ const FAMILIES: [(&str, Family); 20] = [
 ];
 
 /// `each` behaviours of each family.
-pub fn generated(seed: u64, each: usize) -> Vec<Case> {
+pub(crate) fn generated(seed: u64, each: usize) -> Vec<Case> {
     let mut cases = Vec::new();
     for (number, (name, family)) in (0_u64..).zip(FAMILIES) {
         let mut dice = Dice(seed ^ (number << 32));
