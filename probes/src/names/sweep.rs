@@ -257,7 +257,7 @@ impl Names {
         match limits.window {
             Window::Quick => (started + window.mul_f64(QUICK_ALL)).max(now + window.mul_f64(QUICK_LEFT)),
             // An answer that is cut off is asked for again over TCP.
-            Window::Auto | Window::Fixed(_) => {
+            Window::Auto | Window::Decided | Window::Fixed(_) => {
                 now.checked_add(window.saturating_add(sending.timeout * 3)).unwrap_or(now + FAR)
             }
         }
