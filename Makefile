@@ -31,6 +31,7 @@ lint: ## formatting, clippy, unused dependencies, as CI runs them
 	@scripts/install-lint-tools
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
+	cargo check --quiet -p egress-audit-tests --test cluster
 	cargo machete
 
 bench: ## ratios against peers in one run (needs dnsperf and the test servers; `bench-sidecar` needs Go)

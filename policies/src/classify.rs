@@ -10,6 +10,7 @@ use crate::policy::Policy;
 use crate::{Host, Observation, OutcomeKind, RecordType};
 
 mod explain;
+mod explanation;
 mod look;
 mod needs;
 pub(crate) mod sequential;

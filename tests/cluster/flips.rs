@@ -75,7 +75,7 @@ async fn run(
         variant: None,
         control: control.map(ToOwned::to_owned),
     };
-    let namespace = format!("{id}-{}-{resolution:?}", version.minor).to_lowercase();
+    let namespace = format!("{id}-{}-{resolution:?}", version.minor()).to_lowercase();
     let namespace = control.map_or(namespace.clone(), |control| format!("{namespace}-{control}"));
     let plan = (experiment.plan)(&cell, STREAM);
     let setup = Setup {

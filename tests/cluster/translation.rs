@@ -135,6 +135,7 @@ fn recommended(plane: &ControlPlane, protocol: &str) -> anyhow::Result<(Member, 
         match resource {
             Resource::ServiceEntry(entry) => entries.push(entry),
             Resource::DestinationRule(rule) => rules.push(rule),
+            other => anyhow::bail!("not asked for: {other:?}"),
         }
     }
     ensure!(entries.len() > 2 && !rules.is_empty(), "{yaml}");

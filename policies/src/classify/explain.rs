@@ -2,9 +2,9 @@
 //! explains what was seen. The share of the large ones is the confidence; the best of either side are what an
 //! undecided verdict names. Part of the sequential test's verdict, beside the likelihood ratio that decides.
 
+use super::explanation::Explanation;
 use super::sequential::Test;
 use super::verdict::{Context, Weighed, small};
-use crate::Observation;
 use crate::observe::pool::real;
 
 /// Log-likelihood of an answer that comes again out of a large pool (1 in 20), where no size says it better.
@@ -37,50 +37,6 @@ const REST_UNKNOWN: f64 = 0.2;
 const REPEATED: f64 = 0.6;
 /// Shares of the answers that do not go to a favourite lie between these two.
 const MINORITY: (f64, f64) = (0.1, 0.7);
-
-/// What may stand behind the draws.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Explanation {
-    /// A fixed set, or one that operators changed.
-    Fixed,
-    /// A few that are drawn at random.
-    Few,
-    /// A few in turn.
-    FewInTurn,
-    /// A few, some more often than others.
-    FewWeighted,
-    /// A few, each for a while.
-    FewHeld,
-    /// A window that slides over a few.
-    FewSliding,
-    /// Many at random.
-    Many,
-    /// Many, and favourites more often.
-    ManyAndFavourite,
-    /// Many, each answer for a while.
-    ManyHeld,
-    /// A window that slides over many.
-    ManySliding,
-}
-
-impl Explanation {
-    /// As part of a sentence.
-    pub(super) fn words(self, o: &Observation) -> &'static str {
-        match self {
-            Self::Fixed if o.distinct_sets < 2 => "a fixed set",
-            Self::Fixed => "a fixed set that was changed, as in a fail-over or a roll-out",
-            Self::Few => "a few addresses at random",
-            Self::FewInTurn => "a few addresses in strict turn",
-            Self::FewWeighted => "a few addresses with unequal shares",
-            Self::FewHeld => "a few addresses, each answered for a while",
-            Self::FewSliding => "a window that slides over a few addresses",
-            Self::Many => "a large pool",
-            Self::ManyAndFavourite => "a large pool behind an address that most answers hold",
-            Self::ManyHeld => "a large pool whose answers are held for a while",
-            Self::ManySliding => "a window that slides over a large pool",
-        }
-    }
-}
 
 /// The explanations weighed.
 #[derive(Debug, Clone, Copy)]

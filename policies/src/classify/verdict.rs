@@ -3,7 +3,7 @@
 //! over sizes counts. A decision needs the likelihood ratio and its guards; the confidence, and the guess before a
 //! decision, come from weighing everything that could explain the draws.
 
-use super::explain::Explanation;
+use super::explanation::Explanation;
 use super::sequential::Test;
 use crate::observe::pool::{Series, ratio, real};
 use crate::policy::{Policy, PoolPolicy};

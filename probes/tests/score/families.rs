@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use probes::names::score::Case;
 
-/// SplitMix64: small, seeded, the same everywhere.
+/// `SplitMix64`: small, seeded, the same everywhere.
 struct Dice(u64);
 
 impl Dice {
@@ -19,7 +19,7 @@ impl Dice {
 
     /// From `low` to `high`, both included.
     fn of(&mut self, low: usize, high: usize) -> usize {
-        low + usize::try_from(self.next() % (high - low + 1) as u64).unwrap()
+        low + usize::try_from(self.next() % (high - low + 1) as u64).unwrap_or(0)
     }
 
     fn one<T: Copy>(&mut self, of: &[T]) -> T {
@@ -216,7 +216,7 @@ fn two_regions(dice: &mut Dice) -> Behaviour {
         "groups: [{{pool: {{from: 10.1.0.1, count: {k}}}, clients: [198.51.100.1/32]}}, {{pool: {{from: 10.2.0.1, count: {k}}}}}]"
     );
     let mut behaviour = Behaviour::new(false, k > 1, format!("{groups}, ttl: {}", dice.ttl()));
-    behaviour.resolvers = "  - {sources: [198.51.100.1]}\n  - {sources: [198.51.100.2]}\n".to_owned();
+    "  - {sources: [198.51.100.1]}\n  - {sources: [198.51.100.2]}\n".clone_into(&mut behaviour.resolvers);
     behaviour
 }
 

@@ -1,6 +1,7 @@
 //! The shipped behaviours, the held-out ones and behaviours drawn at random through the classifier, a few runs each,
 //! against the bars of the book: what is wrong, what is right, and whether stated confidences hold.
 //! `egress-audit lab score --windows all` gives the figures.
+#![expect(clippy::unwrap_used, reason = "a scenario that cannot be read fails the test at once")]
 
 use std::path::Path;
 

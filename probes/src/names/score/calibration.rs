@@ -94,7 +94,9 @@ impl Summary {
     pub(super) fn of(rows: &[Row]) -> Self {
         let mean = |of: fn(&Row) -> f64| rows.iter().map(of).sum::<f64>() / real(rows.len().max(1));
         let mut all = Bins::default();
-        rows.iter().for_each(|row| all.merge(&row.bins));
+        for row in rows {
+            all.merge(&row.bins);
+        }
         let bins = all.bins();
         let verdicts: usize = bins.iter().map(|bin| bin.verdicts).sum();
         let off: f64 = bins.iter().map(|bin| real(bin.verdicts) * (bin.confidence - bin.right).abs()).sum();

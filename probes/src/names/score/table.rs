@@ -26,9 +26,9 @@ pub fn summary_markdown(scores: &[Scored]) -> String {
         );
     }
     text.push_str("\n| confidence stated |");
-    scores.iter().for_each(|scored| {
+    for scored in scores {
         let _ = write!(text, " {} |", words(scored));
-    });
+    }
     text.push_str("\n|---|");
     text.push_str(&"---|".repeat(scores.len()));
     text.push('\n');
