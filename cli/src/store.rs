@@ -1,7 +1,6 @@
 //! The store of `watch`, the only place that names redb: the state of each name, events by time and by name, answers
-//! of the last days, and how far each webhook is. State and events of one commit are written together or not at all, so
-//! a process that is killed neither loses nor doubles an event. One process at a time may open the file; the others
-//! read through the running `watch` ([`read`]).
+//! of the last days, and how far each webhook is. State and events of one commit are one transaction. One process at a
+//! time may open the file; the others read through the running `watch` ([`read`]).
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};

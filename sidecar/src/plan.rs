@@ -231,7 +231,11 @@ fn print(plan: &Plan, p99: Duration, args: &PlanArgs) -> String {
             "\"no new work\" to this load balancer".to_owned(),
         );
     }
-    let source = if facts.documented { " (from its documentation; not measured here)" } else { "" };
+    let source = if facts.documented {
+        " (figures as the vendor documents them, to be checked against the current page; not measured here)"
+    } else {
+        ""
+    };
     let _ = writeln!(text, "# on the load balancer{source}:");
     for setting in args.balancer.settings() {
         let _ = writeln!(text, "#   {setting}");

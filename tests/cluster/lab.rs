@@ -190,7 +190,7 @@ subjects: [{{apiGroup: rbac.authorization.k8s.io, kind: User, name: experimenter
         let evidence = report["lab"]["evidence"].as_array().cloned().unwrap_or_default();
         ensure!(!evidence.is_empty(), "{run:?}: {report:#}\n{said}");
         for one in &evidence {
-            let wanted = if one["cell"]["control"].is_null() { "confirmed" } else { "refuted" };
+            let wanted = if one["cell"]["egress"]["control"].is_null() { "confirmed" } else { "refuted" };
             ensure!(one["verdict"] == wanted, "{} {}: {}", one["experiment"], one["cell"], one["because"]);
             ensure!(one["timeline"]["lanes"].as_array().is_some_and(|lanes| lanes.len() > 3), "{one:#}");
         }

@@ -17,7 +17,7 @@ use super::values::{duration, external_host, server, subnet, time};
        egress-audit watch --replay <DIR>")]
 #[command(after_help = "Examples:
   egress-audit watch -f names.txt --store /var/lib/egress-audit
-  egress-audit watch --manifests repo/ --store watch/ --webhook https://hooks.example/dns
+  egress-audit watch --manifests repo/ --store watch/ --webhook http://alerts.example:8080/dns
   egress-audit watch --replay windows/
 
 Each event is one line of JSON on standard output, after it is stored. The page, the metrics and the API are served on

@@ -59,9 +59,12 @@ fn folder_of(folder: &Path, documents: &mut Vec<Value>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Documents of our kinds; what is a template or no YAML is left out.
+/// Documents of our kinds; what is a template (of Helm or of envsubst) or not YAML is left out.
 fn add(text: &str, documents: &mut Vec<Value>) {
-    for part in format!("\n{text}").split("\n---").filter(|part| !part.contains("{{")) {
+    for part in format!("\n{text}")
+        .split("\n---")
+        .filter(|part| !part.contains("{{") && !part.contains("$CREDENTIAL_NAME"))
+    {
         let Ok(mut document) = serde_saphyr::from_str::<Value>(part) else { continue };
         let ours = document["kind"].as_str().is_some_and(|kind| KINDS.contains(&kind))
             && document["apiVersion"]

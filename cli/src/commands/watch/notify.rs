@@ -39,11 +39,12 @@ impl Webhook {
         form: WebhookForm,
         (accepted, failed): (Counter, Counter),
     ) -> Result<Self, Problem> {
-        let wrong =
-            |what: String| Problem::new("--webhook", what, "write a URL such as https://hooks.example/dns");
+        let wrong = |what: String| {
+            Problem::new("--webhook", what, "write a URL such as http://alerts.example:8080/dns")
+        };
         let mut url: reqwest::Url = url.parse().map_err(|error| wrong(format!("is no URL: {error}")))?;
-        if !matches!(url.scheme(), "http" | "https") {
-            return Err(wrong("is neither http nor https".to_owned()));
+        if url.scheme() != "http" {
+            return Err(wrong(format!("is not http but {}, which this build cannot speak", url.scheme())));
         }
         if form == WebhookForm::Alertmanager && url.path() == "/" {
             url.set_path("/api/v2/alerts");
