@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use hyper::Method;
 use probes::lab::ingress::{Ending, Tally};
+use serde_json::Value;
 
 use crate::{get, log, lost, plan, reference, stage, steady, until, until_lb_says};
 
@@ -57,6 +58,9 @@ async fn a_reload_in_mid_drain_keeps_the_answer() {
     let load = steady(&stage, 20.0);
     stage.pods[0].sidecar.ask(Method::POST, "/drain", SHORT).await.unwrap();
     until_lb_says(&stage, 0, "pod-a", &["NOLB"]).await;
+    // Its next check says so to the sidecar.
+    let heard = |log: &[Value]| log.iter().any(|line| line["event"] == "lb_acknowledged");
+    until(&stage, 0, "NOLB is heard", |_| heard(&stage.pods[0].sidecar.log())).await;
     stage.nodes[0].reload().await.unwrap();
     until_lb_says(&stage, 0, "pod-a", &["NOLB"]).await;
     until(&stage, 0, "the end", |status| status["state"] == "CLOSED").await;
