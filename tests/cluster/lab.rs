@@ -207,7 +207,7 @@ subjects: [{{apiGroup: rbac.authorization.k8s.io, kind: User, name: experimenter
     kill_process(pid, Signal::INT)?;
     let output = child.wait_with_output()?;
     let words = String::from_utf8_lossy(&output.stderr).into_owned();
-    ensure!(output.status.code() == Some(2) && words.contains("cut short"), "{words}");
+    ensure!(output.status.code() == Some(2) && words.contains("interrupted"), "{words}");
     ensure!(entry().is_err(), "{:?}", entry());
     drop(pods.runtime);
     Ok(())
